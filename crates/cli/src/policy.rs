@@ -55,7 +55,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             workspace_root: settings.places.workspace_root.clone(),
             cwd_roots: settings.places.cwd_roots.clone(),
             start: settings.places.start.clone(),
-            hidden: both_names(&settings.places.hidden),
+            hidden: both_names(&settings.places.hidden).into(),
         },
         tools: ToolPolicies::with_declared(layers(settings)?, settings.tool_files.tools.clone()),
         sources: settings.sources.clone(),

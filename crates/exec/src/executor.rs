@@ -18,6 +18,7 @@ use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
 use countersign_gateway::policy::allowlist::FoundProgram;
 use countersign_gateway::policy::effective::SandboxMode;
+use countersign_gateway::policy::places;
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_sandbox::program::Program;
 use countersign_sandbox::{
@@ -25,6 +26,7 @@ use countersign_sandbox::{
 };
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
+use crate::profile::Unseen;
 use crate::runner::{ProgramRef, Script};
 use crate::running::{self, Followed, Pipes, Spare};
 use crate::{environment, identity, profile, runner};
@@ -93,8 +95,8 @@ impl Executor for SandboxExecutor {
         let inner = self.inner.clone();
         let profile = inner.profile(plan);
         Box::pin(async move {
-            if let Ok(profile) = profile
-                && let Ok(keeper) = inner.pool.take(profile).await
+            if let Ok((profile, unseen)) = profile
+                && let Ok(keeper) = inner.pool.take(profile, unseen).await
             {
                 inner.pool.give_back(keeper);
                 inner.spare.refill();
@@ -191,14 +193,18 @@ impl Inner {
         if let Some(refusal) = profile::refuse_steering(&plan.place.root, plan.sandbox) {
             return Err(refusal);
         }
-        let profile = self.profile(plan)?;
         let mut last = None;
         for _ in 0..STALE_RETRIES {
-            let keeper = self
-                .pool
-                .take(profile.clone())
-                .await
-                .map_err(|error| unavailable(&error))?;
+            let (profile, unseen) = self.profile(plan)?;
+            let keeper = match self.pool.take(profile, unseen).await {
+                Ok(keeper) => keeper,
+                // What it would have covered is not all that has to be by now.
+                Err(error @ StartError::Mounted) => {
+                    last = Some(error.to_string());
+                    continue;
+                }
+                Err(error) => return Err(unavailable(&error)),
+            };
             if let Some(refusal) = profile::refuse_exposed(&plan.place.root, &keeper.report.exposed) {
                 return Err(refusal);
             }
@@ -210,7 +216,7 @@ impl Inner {
             })?;
             match send(&keeper, plan, &pipes).await {
                 Ok(()) => return Ok(Prepared { keeper, pipes }),
-                Err(error) => last = Some(error),
+                Err(error) => last = Some(error.to_string()),
             }
         }
         let reason = last.map_or_else(String::new, |error| format!(": {error}"));
@@ -220,17 +226,17 @@ impl Inner {
         ))
     }
 
-    fn profile(&self, plan: &Plan) -> Result<Profile, Refusal> {
-        let private = self.pool.private();
-        if let Some(refusal) = profile::refuse_private(plan, private) {
-            return Err(refusal);
-        }
+    fn profile(&self, plan: &Plan) -> Result<(Profile, Unseen), Refusal> {
+        let unseen = self.pool.unseen(&plan.hidden);
+        let unseen = unseen.map_err(|error| places::not_looked_up(&error).refusal)?;
+        profile::refuse_unseen(plan, &unseen)?;
         let root = profile::open_root(plan)?;
         // Whose the very directory is, whatever is at its path by now.
         let itself = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
         let identity = identity::settle(&plan.identity, &itself, self.server_uid)
             .map_err(|error| Refusal::new(ErrorCode::ConfigurationError, error.to_string()))?;
-        profile::of(plan, root.as_fd(), private, identity, self.server_uid)
+        let profile = profile::of(plan, root.as_fd(), &unseen, identity, self.server_uid)?;
+        Ok((profile, unseen))
     }
 }
 

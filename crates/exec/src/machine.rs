@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use countersign_gateway::policy::allowlist::{FoundProgram, Opened, Programs};
 use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
 use countersign_sandbox::directory::{self, DirectoryError};
+use countersign_sandbox::mounted::Mounted;
 use countersign_sandbox::program::{self, Identity, Program};
 
 use crate::steering;
@@ -22,6 +24,7 @@ pub struct Machine {
     /// The search path with links resolved, to tell a link into it from a copy elsewhere.
     trusted: Vec<PathBuf>,
     opened: Mutex<HashMap<PathBuf, (Arc<Program>, FoundProgram)>>,
+    mounted: Mounted,
 }
 
 /// Programs kept open; beyond this many the table starts afresh.
@@ -37,6 +40,7 @@ impl Machine {
             search_path,
             trusted,
             opened: Mutex::default(),
+            mounted: Mounted::watch(),
         }
     }
 
@@ -107,6 +111,10 @@ impl Directories for Machine {
 
     fn git_directory(&self, path: &Path) -> Option<PathBuf> {
         steering::git_directory(path)
+    }
+
+    fn names(&self, places: &Arc<[PathBuf]>) -> io::Result<Arc<[PathBuf]>> {
+        self.mounted.names(places)
     }
 }
 

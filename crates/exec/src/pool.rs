@@ -24,7 +24,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use crate::homes::Inhabited;
-use crate::profile;
+use crate::profile::{self, Unseen};
 use crate::running::Emptied;
 
 /// Keepers that wait for work, over all profiles.
@@ -56,6 +56,10 @@ pub(crate) enum StartError {
     Keeper(#[source] ZygoteError),
     #[error("cannot talk to the sandbox")]
     Socket(#[source] io::Error),
+    #[error("something was mounted or unmounted while the sandbox was being made")]
+    Mounted,
+    #[error("cannot look up what is mounted")]
+    Mounts(#[source] io::Error),
 }
 
 /// A keeper and what belongs to it.
@@ -110,10 +114,11 @@ pub(crate) struct Pool {
     /// The times it was made anew that were told of.
     renewals_told: AtomicU64,
     mounted: Mounted,
-    /// Counts what was mounted and unmounted. Keepers of an earlier one see what was there before.
+    /// Of what is mounted, as the keepers that wait see it. Those of an earlier one see what was there before.
     generation: AtomicU64,
     directories: Directories,
-    private: [PathBuf; 2],
+    /// The directories in which those of commands lie. A command sees its own ones only.
+    private: Arc<[PathBuf]>,
     next: AtomicU64,
     idle: Mutex<HashMap<Arc<Profile>, Idle>>,
 }
@@ -125,7 +130,7 @@ impl Pool {
             renewals_told: AtomicU64::new(0),
             mounted: Mounted::watch(),
             generation: AtomicU64::new(0),
-            private: [directories.homes.clone(), directories.temporary.clone()],
+            private: Arc::new([directories.homes.clone(), directories.temporary.clone()]),
             directories,
             next: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -133,12 +138,14 @@ impl Pool {
     }
 
     /// A keeper for a profile: one that waits, or a new one.
-    pub(crate) async fn take(self: &Arc<Self>, profile: Profile) -> Result<Keeper, StartError> {
-        if self.mounted.has_changed() {
-            // The kernel tells this once, also of keepers that are at work now.
-            self.generation.fetch_add(1, Ordering::Relaxed);
+    pub(crate) async fn take(self: &Arc<Self>, profile: Profile, unseen: Unseen) -> Result<Keeper, StartError> {
+        let generation = self.mounted.generation();
+        if self.generation.swap(generation, Ordering::Relaxed) != generation {
             let outdated = std::mem::take(&mut *self.idle());
             drop(outdated);
+        }
+        if generation != unseen.generation {
+            return Err(StartError::Mounted);
         }
         let waiting = self.idle().get_mut(&profile).and_then(|idle| {
             let keeper = idle.keepers.pop_front()?;
@@ -147,12 +154,12 @@ impl Pool {
         });
         if let Some((keeper, wants_second)) = waiting {
             if wants_second {
-                self.make_second(profile);
+                self.make_second(profile, unseen);
             }
             return Ok(keeper);
         }
         let pool = self.clone();
-        let made = tokio::task::spawn_blocking(move || pool.make(profile)).await;
+        let made = tokio::task::spawn_blocking(move || pool.make(profile, &unseen)).await;
         made.map_err(|_| StartError::Socket(io::Error::other("the maker of sandboxes died")))?
     }
 
@@ -203,10 +210,10 @@ impl Pool {
     }
 
     /// Makes another keeper beside the call that noticed the want of one.
-    fn make_second(self: &Arc<Self>, profile: Profile) {
+    fn make_second(self: &Arc<Self>, profile: Profile, unseen: Unseen) {
         let pool = self.clone();
         tokio::task::spawn_blocking(move || {
-            if let Ok(keeper) = pool.make(profile) {
+            if let Ok(keeper) = pool.make(profile, &unseen) {
                 pool.keep(keeper);
             }
         });
@@ -271,9 +278,7 @@ impl Pool {
         }
     }
 
-    fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
-        // Read first: what is mounted meanwhile may or may not be seen.
-        let generation = self.generation.load(Ordering::Relaxed);
+    fn make(&self, profile: Profile, unseen: &Unseen) -> Result<Keeper, StartError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.directories.temporary.join(format!("tmp-{number}"));
         let tmp = Temporary::make(path, profile.identity.as_ref())?;
@@ -289,6 +294,10 @@ impl Pool {
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper);
         self.tell_of_renewals();
         let handle = handle?;
+        // What was mounted meanwhile may or may not be seen there.
+        if !self.is_all(unseen).map_err(StartError::Mounts)? {
+            return Err(StartError::Mounted);
+        }
         Ok(Keeper {
             line: Line::new(handle.socket).map_err(StartError::Socket)?,
             layers: profile::layers(&handle.report.layers),
@@ -297,13 +306,27 @@ impl Pool {
             home,
             tmp,
             profile: Arc::new(profile),
-            generation,
+            generation: unseen.generation,
         })
     }
 
-    /// The directories in which those of commands lie. A command sees its own ones only.
-    pub(crate) fn private(&self) -> &[PathBuf; 2] {
-        &self.private
+    /// What commands must not see, and by which names they could now.
+    pub(crate) fn unseen(&self, hidden: &Arc<[PathBuf]>) -> io::Result<Unseen> {
+        // First: of what is mounted meanwhile the names may or may not be among these.
+        let generation = self.mounted.generation();
+        Ok(Unseen {
+            generation,
+            hidden: self.mounted.names(hidden)?,
+            private: self.mounted.names(&self.private)?,
+            places: hidden.clone(),
+        })
+    }
+
+    /// Whether these are still the names, after a look at the whole table.
+    fn is_all(&self, unseen: &Unseen) -> io::Result<bool> {
+        self.mounted.read_anew()?;
+        let now = self.unseen(&unseen.places)?;
+        Ok(now.hidden == unseen.hidden && now.private == unseen.private)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Idle>> {
@@ -445,7 +468,9 @@ mod tests {
             runner: None,
         });
         let pool = Pool::new(zygote.unwrap(), directories.clone());
-        assert!(matches!(pool.make(nonsense()), Err(StartError::Keeper(_))));
+        let nothing: Arc<[PathBuf]> = Arc::new([]);
+        let unseen = pool.unseen(&nothing).unwrap();
+        assert!(matches!(pool.make(nonsense(), &unseen), Err(StartError::Keeper(_))));
         assert_eq!(fs::read_dir(&directories.temporary).unwrap().count(), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::policy::effective::{Layer, Network, SandboxMode};
-use countersign_gateway::policy::places::Steering;
+use countersign_gateway::policy::places::{self, Steering};
 use countersign_gateway::policy::plan::{ExecRights, Plan};
 use countersign_sandbox as sandbox;
 use sandbox::directory::{self, Seen};
@@ -37,11 +37,23 @@ fn gone(root: &Path, error: &io::Error) -> Refusal {
     Refusal::new(ErrorCode::CwdNotFound, message)
 }
 
+/// What commands must not see, by every name that leads there now.
+#[derive(Clone, Debug)]
+pub(crate) struct Unseen {
+    /// What policy hides, as it was named.
+    pub(crate) places: Arc<[PathBuf]>,
+    pub(crate) hidden: Arc<[PathBuf]>,
+    /// In which the private directories of commands lie.
+    pub(crate) private: Arc<[PathBuf]>,
+    /// Of what is mounted.
+    pub(crate) generation: u64,
+}
+
 /// The profile of a plan whose root was opened, less the private directories. What lies around those is covered.
 pub(crate) fn of(
     plan: &Plan,
     opened: BorrowedFd<'_>,
-    private: &[PathBuf; 2],
+    unseen: &Unseen,
     identity: Option<Identity>,
     server_uid: u32,
 ) -> Result<Profile, Refusal> {
@@ -79,7 +91,7 @@ pub(crate) fn of(
         identity,
         protected,
         barred,
-        masked: masked(plan, &read_paths, private),
+        masked: masked(plan, &read_paths, unseen),
         roots: vec![root],
         read_paths,
         exec_list,
@@ -104,14 +116,15 @@ fn limits(plan: &Plan) -> Limits {
 
 /// What is covered: the hidden places that are there, and among what is opened the private directories of commands. Full
 /// access covers nothing, and may always reach those.
-fn masked(plan: &Plan, read_paths: &[PathBuf], private: &[PathBuf; 2]) -> Vec<PathBuf> {
+fn masked(plan: &Plan, read_paths: &[PathBuf], unseen: &Unseen) -> Vec<PathBuf> {
     let root = &plan.place.root;
     let is_opened = |path: &&PathBuf| path.starts_with(root) || read_paths.iter().any(|read| path.starts_with(read));
     let private = match plan.sandbox {
-        SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => private.as_slice(),
+        SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => &*unseen.private,
         SandboxMode::DangerFullAccess => &[],
     };
-    let hidden = plan.hidden.iter().filter(|path| may_be_there(path, root));
+    let hidden = unseen.hidden.iter().filter(|path| plan.reads(path));
+    let hidden = hidden.filter(|path| may_be_there(path, root));
     hidden.chain(private.iter().filter(is_opened)).cloned().collect()
 }
 
@@ -192,16 +205,11 @@ pub(crate) fn refuse_steering(root: &Path, sandbox: SandboxMode) -> Option<Refus
     }
 }
 
-/// Nobody works among the private directories of commands, of which others are swapped and read from there.
-pub(crate) fn refuse_private(plan: &Plan, private: &[PathBuf; 2]) -> Option<Refusal> {
-    let (root, cwd) = (&plan.place.root, &plan.place.cwd.path);
-    let around = private.iter().find(|it| root.starts_with(it) || cwd.starts_with(it))?;
-    let message = format!(
-        "working directory `{}` is inside `{}`, which commands and agents never see",
-        cwd.display(),
-        around.display()
-    );
-    Some(Refusal::new(ErrorCode::CwdNotAllowed, message))
+/// Nobody works where commands must not look, nor among their private directories, of which others are swapped and read
+/// from there. Policy looked already for the first; something may have been mounted while somebody was asked.
+pub(crate) fn refuse_unseen(plan: &Plan, unseen: &Unseen) -> Result<(), Refusal> {
+    places::check_outside(&plan.place, &unseen.hidden)?;
+    Ok(places::check_outside(&plan.place, &unseen.private)?)
 }
 
 /// A root in which something secret could not be hidden is not used.

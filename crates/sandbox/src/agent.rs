@@ -21,6 +21,7 @@ use std::process::Command;
 
 use crate::cgroup::{Cgroups, Leaf};
 use crate::keeper::is_absent;
+use crate::mounted;
 use crate::profile::{Identity, Limits};
 use crate::sys;
 
@@ -120,12 +121,8 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
     if let Some(path) = named.find(|path| !path.is_absolute()) {
         return Err(AgentError::RelativePath(path.clone()));
     }
-    let hidden: Vec<PathBuf> = confinement
-        .hidden
-        .iter()
-        .filter(|path| may_be_there(path, own))
-        .cloned()
-        .collect();
+    let names = mounted::names_now(&confinement.hidden).map_err(AgentError::Prepare)?;
+    let hidden: Vec<PathBuf> = names.into_iter().filter(|path| may_be_there(path, own)).collect();
     let plan = cover::plan(hidden, confinement.read_only.clone(), identity.is_some())?;
     arrange(command, &confinement.mark, identity, plan)
 }

@@ -31,6 +31,7 @@ mod kernel;
 mod reading;
 
 mod hostile;
+mod mounted;
 mod places;
 mod privacy;
 mod prompt;

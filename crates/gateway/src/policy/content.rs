@@ -194,7 +194,7 @@ impl EffectivePolicy {
                     roots => Some(texts(roots).into_iter().map(PathBuf::from).collect()),
                 },
                 start: read.text("start")?.into(),
-                hidden: read.paths("hidden")?,
+                hidden: read.paths("hidden")?.into(),
             },
             tools: ToolPolicies::new(layers::read(content)?),
             sources: read.texts("sources")?,

@@ -4,6 +4,7 @@
 //! names where it came from, `digest` fixes its content, and both go into every decision's record.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::actor::Context;
@@ -130,7 +131,7 @@ pub struct Places {
     /// The directory an omitted or relative `cwd` starts from.
     pub start: PathBuf,
     /// Never readable to a command: the state directory, the configuration, credential folders.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Arc<[PathBuf]>,
 }
 
 /// Who set what decides, for explanations: `operator file …, line 3, column 5`, `environment …`.

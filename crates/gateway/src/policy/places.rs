@@ -3,6 +3,7 @@
 //! The directory is opened first and judged by the canonical path of what was opened; the child
 //! enters that same opened directory, so a swap in between changes nothing.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub trait Directories: Send + Sync {
     /// The directory, at or above a canonical path, that git would take for its own by what lies in it: a bare
     /// repository, or one that a `.git` elsewhere leads to. Not above a worktree.
     fn git_directory(&self, path: &Path) -> Option<PathBuf>;
+
+    /// These places by every name that leads to them or into them now: a file system may be mounted a second time.
+    fn names(&self, places: &Arc<[PathBuf]>) -> io::Result<Arc<[PathBuf]>>;
 }
 
 /// Where a call will work.
@@ -231,9 +235,21 @@ fn outside_workspace(path: &Path, workspace: &Path) -> Misplaced {
     PlaceRule::Workspace.refuses(ErrorCode::WorkspaceIsolationViolation, message)
 }
 
-/// Refuses to work where commands and agents must not look.
-pub fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Misplaced> {
-    match hidden
+/// Refuses to work where commands and agents must not look, by whatever name.
+pub fn check_hidden(place: &Place, hidden: &Arc<[PathBuf]>, directories: &dyn Directories) -> Result<(), Misplaced> {
+    let names = directories.names(hidden).map_err(|error| not_looked_up(&error))?;
+    check_outside(place, &names)
+}
+
+/// What is said where nobody knows by which names something can be reached.
+pub fn not_looked_up(error: &io::Error) -> Misplaced {
+    let message = format!("what is mounted cannot be looked up, so nothing could be hidden from the command: {error}");
+    PlaceRule::Hidden.refuses(ErrorCode::SandboxUnavailable, message)
+}
+
+/// The same for names that are known.
+pub fn check_outside(place: &Place, names: &[PathBuf]) -> Result<(), Misplaced> {
+    match names
         .iter()
         .find(|path| is_within(&place.root, path) || is_within(&place.cwd.path, path))
     {

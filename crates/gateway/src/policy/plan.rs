@@ -2,6 +2,7 @@
 //! but the private directories.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::allowlist::FoundProgram;
@@ -28,8 +29,8 @@ pub struct Plan {
     pub identity: RunAs,
     pub require: Vec<Layer>,
     pub read_paths: Vec<PathBuf>,
-    /// What lies in readable places and must not be seen.
-    pub hidden: Vec<PathBuf>,
+    /// What must not be seen, by whatever name. By which ones it can be reached is looked up when the plan is run.
+    pub hidden: Arc<[PathBuf]>,
     pub search_path: Vec<PathBuf>,
 }
 
@@ -51,9 +52,9 @@ impl Plan {
     }
 
     /// Whether the command may read what lies at a path, as far as no secret does.
-    pub(super) fn reads(place: &Place, read_paths: &[PathBuf], path: &Path) -> bool {
-        places::is_within(path, &place.root)
-            || read_paths.iter().any(|read| places::is_within(path, read))
+    pub fn reads(&self, path: &Path) -> bool {
+        places::is_within(path, &self.place.root)
+            || self.read_paths.iter().any(|read| places::is_within(path, read))
             || places::READABLE_BY_ALL
                 .iter()
                 .any(|read| places::is_within(path, Path::new(read)))
@@ -72,9 +73,7 @@ impl Plan {
         let mut files = programs
             .into_iter()
             .flat_map(|program| std::iter::once(&program.path).chain(&program.interpreter_chain));
-        files
-            .find(|file| !Self::reads(&self.place, &self.read_paths, file))
-            .map(PathBuf::as_path)
+        files.find(|file| !self.reads(file)).map(PathBuf::as_path)
     }
 }
 

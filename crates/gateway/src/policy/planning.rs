@@ -86,7 +86,7 @@ pub(super) fn plan(
     around: &Surroundings<'_>,
 ) -> Result<(Plan, Reading), Unplanned> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
-    places::check_hidden(&place, &policy.places.hidden)?;
+    places::check_hidden(&place, &policy.places.hidden, around.directories)?;
     let sandbox = request.sandbox.unwrap_or(policy.command.sandbox);
     places::check_bounds(&place, sandbox)?;
     if sandbox != SandboxMode::ReadOnly {
@@ -106,13 +106,6 @@ pub(super) fn plan(
         given.map_err(Step::Programs.refuses())?;
     }
     let exec = exec_rights(policy, &act, &used, around);
-    let hidden = policy
-        .places
-        .hidden
-        .iter()
-        .filter(|path| Plan::reads(&place, &command.read_paths, path))
-        .cloned()
-        .collect();
     let plan = Plan {
         act,
         place,
@@ -134,7 +127,7 @@ pub(super) fn plan(
         },
         require: command.require.clone(),
         read_paths: command.read_paths.clone(),
-        hidden,
+        hidden: policy.places.hidden.clone(),
         search_path: command.path.clone(),
     };
     Ok((plan, reading))

@@ -268,7 +268,7 @@ async fn clients_hear_of_it_when_tools_come_or_go_and_only_then() {
 #[tokio::test]
 async fn an_agent_reads_its_own_policy_and_others_read_all_of_it() {
     let mut stage = Stage::new(Mode::Untrusted);
-    stage.policy.places.hidden = vec!["/home/ana/.ssh".into()];
+    stage.policy.places.hidden = std::sync::Arc::new(["/home/ana/.ssh".into()]);
     let stage = stage.without_tool("execute_command");
     let gateway = stage.gateway();
     let agent = Caller::anonymous_agent(Transport::Stdio);

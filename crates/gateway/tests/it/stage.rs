@@ -123,7 +123,7 @@ impl Stage {
                 workspace_root: Some(here.clone()),
                 cwd_roots: None,
                 start: here,
-                hidden: vec![],
+                hidden: Arc::new([]),
             },
             tools: ToolPolicies::new(Layers::built_in()),
             sources: vec![source()],
@@ -831,5 +831,9 @@ impl Directories for RealDirectories {
 
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
+    }
+
+    fn names(&self, places: &Arc<[PathBuf]>) -> std::io::Result<Arc<[PathBuf]>> {
+        Ok(places.clone())
     }
 }

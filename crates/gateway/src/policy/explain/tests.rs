@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -25,6 +26,10 @@ impl Directories for Without {
 
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
+    }
+
+    fn names(&self, places: &Arc<[PathBuf]>) -> std::io::Result<Arc<[PathBuf]>> {
+        Ok(places.clone())
     }
 }
 
@@ -54,7 +59,7 @@ pub(in crate::policy) fn explained(
 #[test]
 fn whoever_refuses_a_place_a_time_or_a_variable_is_named() {
     let mut policy = policy();
-    policy.places.hidden = vec![PathBuf::from("/work/.ssh")];
+    policy.places.hidden = Arc::new([PathBuf::from("/work/.ssh")]);
     policy.places.cwd_roots = Some(vec![PathBuf::from("/work"), PathBuf::from("/gone")]);
     policy.rule_sources.workspace = "who set the workspace".to_owned();
     policy.rule_sources.cwd_roots = "who set the roots".to_owned();

@@ -54,6 +54,10 @@ impl Directories for World {
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
     }
+
+    fn names(&self, places: &Arc<[PathBuf]>) -> std::io::Result<Arc<[PathBuf]>> {
+        Ok(places.clone())
+    }
 }
 
 pub(in crate::policy) fn policy() -> EffectivePolicy {
@@ -89,7 +93,7 @@ pub(in crate::policy) fn policy() -> EffectivePolicy {
             workspace_root: Some("/work".into()),
             cwd_roots: None,
             start: "/work".into(),
-            hidden: vec![],
+            hidden: Arc::new([]),
         },
         tools: ToolPolicies::new(Layers::built_in()),
         sources: vec![source()],

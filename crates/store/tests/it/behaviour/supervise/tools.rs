@@ -66,7 +66,7 @@ fn policy(workspace: &Path, mode: Mode) -> EffectivePolicy {
             workspace_root: Some(workspace.to_owned()),
             cwd_roots: None,
             start: workspace.to_owned(),
-            hidden: vec![],
+            hidden: Arc::new([]),
         },
         tools: ToolPolicies::new(Layers::built_in()),
         sources: vec![source()],
@@ -112,6 +112,10 @@ impl Directories for RealDirectories {
 
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
+    }
+
+    fn names(&self, places: &Arc<[PathBuf]>) -> std::io::Result<Arc<[PathBuf]>> {
+        Ok(places.clone())
     }
 }
 
