@@ -1,8 +1,8 @@
 //! Proving what is kept beside the chain: each closing event tells a digest of its command's output and result.
 //!
 //! First the events are asked what they tell, then every kept row is held against that, each against the other: a row that no
-//! event tells of was put there, and an event whose row is gone is told too. Rows go with their time, which the event of a prune
-//! names; and commands of older programs, whose events tell no digest, must at least be those of their event.
+//! event tells of was put there, and an event whose row is gone is told too. A closing event without a digest, of a call that was
+//! refused before it was opened, tells of no row. Rows stay as long as the event that tells of them, but for those of other nodes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,9 @@ use countersign_gateway::audit::opened::{self, Opened, Vouched};
 use countersign_gateway::clock::Timestamp;
 use serde_json::Value;
 
+use crate::ended::Ends;
 use crate::prove::{Fault, Flaw};
+use crate::rows::acts::TELLING;
 use crate::sqlite::prune::DAY_MILLIS;
 
 /// What events tell, 32 bytes for each.
@@ -24,12 +26,14 @@ pub(crate) struct Told {
     chains: Vec<String>,
     /// Digests are known again by eight bytes, made with a secret of this moment: nobody can prepare two that are alike.
     names: RandomState,
-    /// What is older may have been pruned.
-    pruned_before_ms: Option<i64>,
+    /// What was pruned, by the chain that tells of it.
+    pruned_before_ms: HashMap<String, i64>,
     /// Requests of which a row was found that no event tells of.
     strangers: Vec<String>,
     /// Calls of which not as many ends as beginnings were heard so far, by their correlation and request.
     calls: HashMap<u64, Call>,
+    /// Ends of acts that are no commands.
+    ends: Ends,
 }
 
 /// What was heard of a call. Two parts of a chain are walked at once, so its end may be heard first.
@@ -68,9 +72,12 @@ impl Told {
         if event.event_type == EventType::AuditPruned.as_str() {
             let before = serde_json::from_str::<Value>(event.payload).unwrap_or_default();
             let before = Timestamp::parse(before["before"].as_str().unwrap_or_default());
-            self.pruned_before_ms = self.pruned_before_ms.max(before.map(Timestamp::as_millis).ok());
+            let before = before.map_or(i64::MIN, Timestamp::as_millis);
+            let known = self.pruned_before_ms.entry(event.chain.to_owned()).or_insert(before);
+            *known = before.max(*known);
         }
         self.hear_of_call(seq, event);
+        self.ends.hear(seq, event);
         if let Some((_, digest)) = kept::told(event.event_type, event.payload) {
             // Chains are walked one behind the other.
             if self.chains.last().is_none_or(|last| last != event.chain) {
@@ -113,7 +120,10 @@ impl Told {
 
     /// Whether events of this kind say anything here.
     pub(crate) fn listens_to(event_type: &str) -> bool {
-        kept::is_closing(event_type) || opened::is_opening(event_type) || event_type == EventType::AuditPruned.as_str()
+        kept::is_closing(event_type)
+            || opened::is_opening(event_type)
+            || event_type == EventType::AuditPruned.as_str()
+            || TELLING.contains(&event_type)
     }
 
     /// All events were heard; from now on rows are seen.
@@ -137,33 +147,44 @@ impl Told {
         let digests = [row.digest(), row.earlier_digest()];
         let mut other = None;
         for closing in found {
-            let told: Value = serde_json::from_str(&closing.payload).unwrap_or_default();
-            if told["request_id"] != row.request_id {
+            if request_of(&closing.payload) != row.request_id {
                 continue;
             }
-            match kept::told(EventType::CommandCompleted.as_str(), &closing.payload) {
+            let fault = match kept::told(EventType::CommandCompleted.as_str(), &closing.payload) {
                 // It was written meanwhile.
                 Some((_, told)) if digests.contains(&told) => return Ok(()),
-                Some(_) => other = other.or(Some(closing)),
-                None if told["status"] == status(row.result) => return Ok(()),
-                None => other = other.or(Some(closing)),
-            }
+                Some(_) => Fault::KeptChanged,
+                None => Fault::KeptAdded,
+            };
+            other = other.or_else(|| Some(fault.at(closing.seq).of(&closing.chain)));
         }
-        if let Some(closing) = other {
-            return Err(Fault::KeptChanged.at(closing.seq).of(&closing.chain));
+        if let Some(flaw) = other {
+            return Err(flaw);
         }
         // The clock of the row is not that of its event, but nearly.
         let may_be_pruned = |before_ms: i64| closed_at_ms < before_ms.saturating_add(DAY_MILLIS);
-        if !self.pruned_before_ms.is_some_and(may_be_pruned) {
+        if !self.pruned_before_ms(None).is_some_and(may_be_pruned) {
             self.strangers.push(row.request_id.to_owned());
         }
         Ok(())
     }
 
-    /// Chain and place of the first event whose row was not found and had not to go.
+    /// What is older may have been pruned, by some node or by others than that of this chain.
+    fn pruned_before_ms(&self, but_for: Option<&str>) -> Option<i64> {
+        let prunes = self.pruned_before_ms.iter();
+        let prunes = prunes.filter(|(chain, _)| but_for != Some(chain.as_str()));
+        prunes.map(|(_, before)| *before).max()
+    }
+
+    /// Chain and place of the first event whose row was not found and had not to go. A node leaves what its own chain tells of;
+    /// what others tell of it takes by its time.
     pub(crate) fn first_missing(&self) -> Option<(&str, u64)> {
-        let missing = self.closings.iter();
-        let missing = missing.filter(|it| !it.is_kept && self.pruned_before_ms.is_none_or(|before| it.at_ms >= before));
+        let others: Vec<_> = self.chains.iter().map(|it| self.pruned_before_ms(Some(it))).collect();
+        let may_be_pruned = |it: &Closing| {
+            let before = usize::try_from(it.chain).ok().and_then(|chain| *others.get(chain)?);
+            before.is_some_and(|before| it.at_ms < before)
+        };
+        let missing = self.closings.iter().filter(|it| !it.is_kept && !may_be_pruned(it));
         let first = missing.min_by_key(|it| (it.chain, it.seq))?;
         Some((&self.chains[usize::try_from(first.chain).ok()?], first.seq))
     }
@@ -190,9 +211,8 @@ impl Told {
 
     /// Chain and place of ends before which no beginning was heard, and none can have been pruned.
     pub(crate) fn unopened(&self) -> Vec<(&str, u64)> {
-        let pruned_ms = self
-            .pruned_before_ms
-            .map(|before| before.saturating_add(OPEN_MILLIS_MAX));
+        let pruned_ms = self.pruned_before_ms(None);
+        let pruned_ms = pruned_ms.map(|before| before.saturating_add(OPEN_MILLIS_MAX));
         let ended = self.calls.values().filter(|call| call.balance < 0);
         let mut unopened: Vec<_> = ended
             .filter_map(|call| call.closing.as_ref())
@@ -203,6 +223,11 @@ impl Told {
             .into_iter()
             .map(|(chain, seq, _)| (chain.as_str(), *seq))
             .collect()
+    }
+
+    /// The end of an act that had ended before.
+    pub(crate) fn ended_twice(&self) -> Option<&Flaw> {
+        self.ends.twice()
     }
 
     /// A row that no event tells of, by its request id.
@@ -235,12 +260,6 @@ pub(crate) fn prove_open<'e>(row: &Opened<'_>, events: impl IntoIterator<Item = 
 pub(crate) fn request_of(payload: &str) -> String {
     let payload: Value = serde_json::from_str(payload).unwrap_or_default();
     payload["request_id"].as_str().unwrap_or_default().to_owned()
-}
-
-/// How a row says that its command ended.
-fn status(result: &str) -> Value {
-    let result: Value = serde_json::from_str(result).unwrap_or_default();
-    result["status"].clone()
 }
 
 /// What is said of a row that was put there.

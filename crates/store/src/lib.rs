@@ -9,6 +9,7 @@
 pub mod checkpoint;
 pub mod db;
 mod dump;
+mod ended;
 pub mod export;
 mod health;
 mod hex;

@@ -128,12 +128,16 @@ pub enum Fault {
     WitnessKey,
     /// The row is sound, and what is kept of its command is not what it tells.
     KeptChanged,
-    /// The row is sound, and nothing is kept of its command though it was not pruned.
+    /// The row is sound, and nothing is kept of its command though it tells that something is.
     KeptMissing,
+    /// The row is sound and tells of nothing that is kept, and yet something is.
+    KeptAdded,
     /// The row tells of an opening, and the command is neither open nor closed.
     OpeningGone,
     /// The row tells of the end of a command, and none of its beginning.
     EndAlone,
+    /// The row tells of the end of an act that had ended before.
+    EndedTwice,
     /// The rows up to this one are sound, and what leads to them by their time does not.
     SpanChanged,
 }
@@ -163,8 +167,10 @@ impl fmt::Display for Fault {
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
             Self::KeptChanged => f.write_str("the output or the result that is kept of its command was changed"),
             Self::KeptMissing => f.write_str("the output and the result of its command are gone, and no prune took them"),
+            Self::KeptAdded => f.write_str("nothing is kept of its command, somebody put an output and a result there"),
             Self::OpeningGone => f.write_str("the command that was opened here is neither open nor closed, what was to close it is gone"),
             Self::EndAlone => f.write_str("a command ends here and no row tells of its beginning, somebody had this end written"),
+            Self::EndedTwice => f.write_str("an act ends here a second time, somebody put it among the open ones again"),
             Self::SpanChanged => f.write_str("what leads to the rows up to here by their time was changed"),
             Self::Added => f.write_str("added, the record has no such row"),
         }

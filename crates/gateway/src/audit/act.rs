@@ -114,6 +114,7 @@ impl OpenAct {
     /// The event of an end, whole or in one system. The reason must be free of secrets.
     pub fn ended(&self, system: Option<&str>, ending: Ending<'_>, by: Actor, now: Timestamp, ids: &IdSource) -> Draft {
         let payload = Object::new()
+            .text("act_id", self.id.as_str())
             .text("tool", &self.tool)
             .optional_text("action", self.action.as_deref())
             .optional_text("system", system)

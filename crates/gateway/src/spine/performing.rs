@@ -95,7 +95,9 @@ impl Gateway {
         }
         let open = self.opening_of(act, leave);
         let approval_id = cleared.approval().map(|id| id.as_str());
-        let requested = std::mem::take(&mut leave.requested);
+        // By these the event alone tells whoever ends it later what is left to be told.
+        let systems = open.systems.iter().map(String::as_str);
+        let requested = std::mem::take(&mut leave.requested).texts("systems", systems);
         let event = Draft::new(
             open.id.clone(),
             open.opened_at,

@@ -10,9 +10,10 @@ use super::ledger::Ledger;
 use super::link::{Link, Values};
 use super::node::Node;
 use super::readers::Readers;
+use super::site::Site;
 use super::trouble::Trouble;
 use super::{PgStore, approvals, proving, trouble};
-use crate::rows::acts::{self, LEFT_OPEN, Left, act, read_systems, stored, write_systems};
+use crate::rows::acts::{self, AT_ONCE, Left, OPEN_ACTS, act, read_systems, stored, write_systems};
 use crate::rows::sessions;
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals
@@ -115,7 +116,7 @@ impl PgStore {
     pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
         let left = self.readers.read(|link| self.left_open(link));
         let left = left.map_err(|error| trouble::unavailable(&error))?;
-        for change in left.into_iter().filter_map(|left| left.closing(now, ids)) {
+        for change in left.into_iter().map(|left| left.closing(now, ids)) {
             match self.send(change)?.wait() {
                 // Somebody else gave its approval up at this moment; the next sweep ends it.
                 Ok(_) | Err(RecordError::ApprovalMoved) => {}
@@ -128,24 +129,29 @@ impl PgStore {
     /// Acts of processes that are gone.
     fn left_open(&self, link: &Link) -> Result<Vec<Left>, Trouble> {
         let mut dead = Vec::new();
-        for row in link.query(LEFT_OPEN, &[])? {
+        for row in link.query(&format!("{OPEN_ACTS} {AT_ONCE}"), &[])? {
             if !self.site.node.is_alive(link, row.try_get(acts::PROCESS)?)? {
                 dead.push(act(&row)?);
             }
         }
         let calls = dead.iter().map(|act| act.correlation_id.as_str());
-        let openings = proving::events_of(link, &self.site, calls, &[acts::OPENING])?;
-        let mut left = Vec::new();
-        for act in dead {
-            let opening = acts::opening_of(&act, &openings);
-            let approval = match &act.approval {
-                Some(used) => approvals::select(link, "WHERE approval_id = $1", &[&used.id.as_str()])?.pop(),
-                None => None,
-            };
-            left.push(Left { act, opening, approval });
+        let events = proving::events_of(link, &self.site, calls, &acts::TELLING)?;
+        let mut left: Vec<_> = dead.iter().filter_map(|act| Left::vouched(act, &events)).collect();
+        for left in &mut left {
+            if let Some(id) = left.approval_id() {
+                left.approval = approvals::select(link, "WHERE approval_id = $1", &[&id])?.pop();
+            }
         }
         Ok(left)
     }
+}
+
+/// What is open must be what was opened and has not ended; to be read at one moment.
+pub(super) fn prove_open(link: &Link, site: &Site) -> Result<Result<(), String>, Trouble> {
+    let open = link.all(OPEN_ACTS, &[], act)?;
+    let calls = open.iter().map(|act| act.correlation_id.as_str());
+    let events = proving::events_of(link, site, calls, &acts::TELLING)?;
+    Ok(open.iter().try_for_each(|act| acts::prove_open(act, &events)))
 }
 
 /// Whether an act is being done, by a process that lives.

@@ -17,6 +17,13 @@ use crate::sqlite::prune::{DAY_MILLIS, LEFT_SESSIONS, PruneError, Pruned, note};
 
 /// Rows deleted in one transaction.
 const DELETE_ROWS: i64 = 2_000;
+/// The first row of a chain that stays would have gone by its time.
+const NEXT_IS_OLD: &str = "SELECT 1 FROM
+     (SELECT timestamp FROM flow_events WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT 1) AS next WHERE timestamp < $3";
+/// Old commands of which no chain of this key tells any more.
+const UNTOLD_COMMANDS: &str = "closed_at_ms < $1 AND NOT EXISTS
+     (SELECT 1 FROM flow_events JOIN chain_heads ON chain_heads.chain = flow_events.chain
+          WHERE flow_events.correlation_id = commands.correlation_id AND chain_heads.public_key = $2)";
 
 impl PgStore {
     /// Deletes what is older than `before`, except what an open command still needs.
@@ -28,6 +35,7 @@ impl PgStore {
             up_to: 0,
             rows: 0,
             commands: 0,
+            is_held: false,
         };
         let own = "SELECT chain FROM chain_heads WHERE public_key = $1 ORDER BY chain";
         let chains = link
@@ -35,20 +43,22 @@ impl PgStore {
             .map_err(unsigned)?;
         let mut is_noted = false;
         for chain in chains {
-            let (up_to, noted) = self.prune_chain(&link, &chain, before, ids)?;
+            let (up_to, noted) = self.prune_chain(&link, &chain, before, ids, &mut pruned.is_held)?;
             is_noted |= noted;
             pruned.rows += delete_rows(&link, &chain, up_to).map_err(undeleted)?;
             if chain == self.site.node.name() {
                 pruned.up_to = up_to;
             }
         }
-        // What is kept of commands goes by its own time, also of nodes whose chains are not this one's to prune. The record tells
-        // of it first, or their rows would be missed.
-        let old = "SELECT 1 FROM commands WHERE closed_at_ms < $1 LIMIT 1";
-        if !is_noted && link.exists(old, &[&before.as_millis()]).map_err(unsigned)? {
+        // What is kept of commands stands as long as the events that tell of it, in chains that are this node's to prune; of others
+        // it goes by its own time. The record tells of it first, or their rows would be missed.
+        let own = self.site.key.public();
+        let old = format!("SELECT 1 FROM commands WHERE {UNTOLD_COMMANDS} LIMIT 1");
+        if !is_noted && link.exists(&old, &[&before.as_millis(), &own]).map_err(unsigned)? {
             self.note_prune(&link, before, ids).map_err(unsigned)?;
         }
-        pruned.commands = delete_others(&link, before).map_err(undeleted)?;
+        pruned.commands = delete_commands(&link, before, own).map_err(undeleted)?;
+        delete_others(&link, before).map_err(undeleted)?;
         Ok(pruned)
     }
 
@@ -76,13 +86,18 @@ impl PgStore {
         chain: &str,
         before: Timestamp,
         ids: &IdSource,
+        is_held: &mut bool,
     ) -> Result<(u64, bool), PruneError> {
         let unsigned = |source: Trouble| PruneError::Checkpoint { source: source.into() };
         // Before the chain is in hand: whoever wants to add to it would wait for as long as this takes. Rows do not
         // grow younger, and those of commands that are opened later stand behind them.
         let pruned = snapshot::pruned(link, chain, self.site.key.public()).map_err(unsigned)?;
         let first_young = first_young_row(link, chain, pruned, before).map_err(unsigned)?;
-        let Some(up_to) = last_old_row(link, chain, pruned, first_young).map_err(unsigned)? else {
+        let last_old = last_old_row(link, chain, pruned, first_young).map_err(unsigned)?;
+        let behind = last_old.unwrap_or(pruned).cast_signed();
+        let next: Values<'_> = &[&chain, &behind, &before.to_string()];
+        *is_held |= link.exists(NEXT_IS_OLD, next).map_err(unsigned)?;
+        let Some(up_to) = last_old else {
             return Ok((pruned, false));
         };
         let proved = verify::prove_old(&self.readers, chain, up_to, before);
@@ -172,15 +187,16 @@ fn in_batches(link: &Link, delete: &str, values: Values<'_>) -> Result<u64, Trou
     }
 }
 
-/// Gives the number of commands.
-fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
-    let before = before.as_millis();
-    let commands = in_batches(
-        link,
+fn delete_commands(link: &Link, before: Timestamp, own: &str) -> Result<u64, Trouble> {
+    let delete = format!(
         "DELETE FROM commands WHERE ctid = ANY
-             (ARRAY(SELECT ctid FROM commands WHERE closed_at_ms < $1 ORDER BY closed_at_ms LIMIT $2))",
-        &[&before, &DELETE_ROWS],
-    )?;
+             (ARRAY(SELECT ctid FROM commands WHERE {UNTOLD_COMMANDS} ORDER BY closed_at_ms LIMIT $3))"
+    );
+    in_batches(link, &delete, &[&before.as_millis(), &own, &DELETE_ROWS])
+}
+
+fn delete_others(link: &Link, before: Timestamp) -> Result<(), Trouble> {
+    let before = before.as_millis();
     link.execute(
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < $1",
         &[&before],
@@ -208,7 +224,7 @@ fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
         "DELETE FROM run_messages WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = run_messages.run_id)",
         &[],
     )?;
-    Ok(commands)
+    Ok(())
 }
 
 /// A run that has ended takes along what is kept of its agent and what it alone is linked with.

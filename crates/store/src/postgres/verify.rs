@@ -13,13 +13,12 @@ use countersign_gateway::audit::opened::Opened;
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::clock::Timestamp;
 
-use super::PgStore;
 use super::link::Link;
-use super::proving;
 use super::query::{COLUMNS, read_row};
 use super::readers::{self, Readers};
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
+use super::{PgStore, acts, proving};
 use crate::kept::{self, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 use crate::proved::OldRows;
@@ -256,7 +255,13 @@ impl Proof<'_> {
         if let Some(request_id) = told.stranger() {
             return Err(VerifyError::astray(kept::added(request_id)));
         }
-        self.prove_open(&told)
+        if let Some(twice) = told.ended_twice() {
+            return Err(twice.clone().into());
+        }
+        self.prove_open(&told)?;
+        let site = &self.readers.site;
+        let acts = self.readers.read_at_once(|link| acts::prove_open(link, site))?;
+        acts.map_err(VerifyError::astray)
     }
 
     fn see_command(&self, told: &mut Told, row: &tokio_postgres::Row) -> Result<(), VerifyError> {

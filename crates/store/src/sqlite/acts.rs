@@ -9,9 +9,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
+use super::site::Site;
 use super::{SqliteStore, approvals, proving, trouble};
 use crate::process::Process;
-use crate::rows::acts::{self, LEFT_OPEN, Left, act, read_systems, stored, write_systems};
+use crate::rows::acts::{self, AT_ONCE, Left, OPEN_ACTS, act, read_systems, stored, write_systems};
 use crate::rows::{Cells as _, sessions};
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals WHERE approval_id = ?1 AND version = ?2 AND state = 'approved'";
@@ -111,25 +112,23 @@ impl SqliteStore {
     /// Ends acts whose process is gone. What they left half done is put right by their tools. Blocks.
     pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
         let left = self.readers.read(|connection| {
-            let mut left = connection.prepare(LEFT_OPEN)?;
+            let mut left = connection.prepare(&format!("{OPEN_ACTS} {AT_ONCE}"))?;
             let rows = left.query_map([], |row| Ok((act(row)?, row.text(acts::PROCESS)?)))?;
             let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             let dead = rows.into_iter().filter(|(_, process)| !Process::is_alive(process));
             let dead: Vec<_> = dead.map(|(act, _)| act).collect();
             let calls = dead.iter().map(|act| act.correlation_id.as_str());
-            let openings = proving::events_of(connection, &self.site, calls, &[acts::OPENING])?;
-            let with_their_approvals = dead.into_iter().map(|act| {
-                let opening = acts::opening_of(&act, &openings);
-                let approval = match &act.approval {
-                    Some(used) => approvals::select(connection, "WHERE approval_id = ?1", [used.id.as_str()])?.pop(),
-                    None => None,
-                };
-                Ok(Left { act, opening, approval })
-            });
-            with_their_approvals.collect::<rusqlite::Result<Vec<_>>>()
+            let events = proving::events_of(connection, &self.site, calls, &acts::TELLING)?;
+            let mut left: Vec<_> = dead.iter().filter_map(|act| Left::vouched(act, &events)).collect();
+            for left in &mut left {
+                if let Some(id) = left.approval_id() {
+                    left.approval = approvals::select(connection, "WHERE approval_id = ?1", [id])?.pop();
+                }
+            }
+            Ok(left)
         });
         let left = left.map_err(|error| trouble::unavailable(&error))?;
-        for change in left.into_iter().filter_map(|left| left.closing(now, ids)) {
+        for change in left.into_iter().map(|left| left.closing(now, ids)) {
             match self.send(change)?.wait() {
                 // Somebody else gave its approval up at this moment; the next sweep ends it.
                 Ok(_) | Err(RecordError::ApprovalMoved) => {}
@@ -138,6 +137,18 @@ impl SqliteStore {
         }
         Ok(())
     }
+}
+
+/// What is open must be what was opened and has not ended.
+pub(super) fn prove_open(connection: &Connection, site: &Site) -> rusqlite::Result<Result<(), String>> {
+    // Rows and events of one moment.
+    let moment = connection.unchecked_transaction()?;
+    let mut open = moment.prepare(OPEN_ACTS)?;
+    let open = open.query_map([], |row| act(row))?;
+    let open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+    let calls = open.iter().map(|act| act.correlation_id.as_str());
+    let events = proving::events_of(&moment, site, calls, &acts::TELLING)?;
+    Ok(open.iter().try_for_each(|act| acts::prove_open(act, &events)))
 }
 
 /// Whether an act is being done, by a process that lives.

@@ -37,6 +37,10 @@ pub(crate) const LEFT_SESSIONS: &str = "WITH RECURSIVE said(id) AS (
     SELECT id FROM said
         WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_sessions WHERE job_sessions.session_id = said.id)";
 
+/// The first row that stays would have gone by its time.
+const NEXT_IS_OLD: &str = "SELECT 1 FROM (SELECT timestamp FROM flow_events WHERE seq > ?1 ORDER BY seq LIMIT 1)
+     WHERE timestamp < ?2";
+
 /// What a prune did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pruned {
@@ -44,6 +48,8 @@ pub struct Pruned {
     pub up_to: u64,
     pub rows: u64,
     pub commands: u64,
+    /// Old rows stay, since a command or an act that is open needs them.
+    pub is_held: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +71,11 @@ impl SqliteStore {
             .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
         let unsigned = |source: rusqlite::Error| PruneError::Checkpoint { source: source.into() };
         let pruned = snapshot::pruned(&connection, &self.site.key).map_err(unsigned)?;
-        let up_to = match last_old_row(&connection, pruned, before).map_err(unsigned)? {
+        let last_old = last_old_row(&connection, pruned, before).map_err(unsigned)?;
+        let next = (last_old.unwrap_or(pruned).cast_signed(), before.to_string());
+        let is_held = connection.prepare(NEXT_IS_OLD).and_then(|mut it| it.exists(next));
+        let is_held = is_held.map_err(unsigned)?;
+        let up_to = match last_old {
             Some(up_to) => {
                 let proved = verify::prove_old(&self.readers, &self.site, up_to, before);
                 let hash = proved.map_err(|source| PruneError::Unproved { source })?;
@@ -74,8 +84,9 @@ impl SqliteStore {
             }
             None => pruned,
         };
-        self.erase(&connection, up_to, before)
-            .map_err(|source| PruneError::Delete { source: source.into() })
+        let erased = self.erase(&connection, up_to, before);
+        let erased = erased.map_err(|source| PruneError::Delete { source: source.into() })?;
+        Ok(Pruned { is_held, ..erased })
     }
 
     /// Deletes with zeros in the place of what was there, in the database and in its log.
@@ -171,6 +182,7 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp, go_on: &mut dy
         up_to,
         rows: 0,
         commands: 0,
+        is_held: false,
     };
     while let Some(last) = next_events(connection, up_to)? {
         if pruned.rows == 0 {

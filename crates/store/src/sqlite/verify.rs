@@ -18,7 +18,7 @@ use super::leading::{self, Covered};
 use super::readers::{self, Readers};
 use super::site::Site;
 use super::snapshot::{self, Snapshot};
-use super::{CHAIN, SqliteStore, proving, query};
+use super::{CHAIN, SqliteStore, acts, proving, query};
 use crate::Trouble;
 use crate::kept::{self, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
@@ -251,7 +251,14 @@ impl Proof<'_> {
         if let Some(request_id) = told.stranger() {
             return Err(VerifyError::astray(kept::added(request_id)));
         }
-        self.readers.read(|connection| prove_open(connection, &told))?
+        if let Some(twice) = told.ended_twice() {
+            return Err(unnamed(twice.clone()).into());
+        }
+        self.readers.read(|connection| prove_open(connection, &told))??;
+        let acts = self
+            .readers
+            .read(|connection| acts::prove_open(connection, self.site))?;
+        acts.map_err(VerifyError::astray)
     }
 
     fn walk_halves(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {

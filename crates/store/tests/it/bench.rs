@@ -230,32 +230,49 @@ impl<B: Backend> Bench<B> {
         }
     }
 
+    /// A closing event that tells what is kept of its command.
     pub(crate) fn closing(&self, request_id: &str, digest: &str, status: &str) -> Change {
         let correlation_id = CorrelationId::trusted(format!("call-{request_id}"));
-        let draft = Draft::new(
-            self.ids.event(),
-            noon(),
-            correlation_id.clone(),
-            agent(),
-            EventType::CommandCompleted,
-            &json!({"request_id": request_id, "status": status}),
-        );
         let close = CloseCommand {
             owner: owner(),
             request_id: RequestId::trusted(request_id),
             digest: digest.to_owned(),
             opened_at: noon(),
-            correlation_id,
+            correlation_id: correlation_id.clone(),
             result: json!({"status": status}).to_string(),
             stdout: Arc::new(b"out".to_vec()),
             stderr: Arc::new(b"err".to_vec()),
             asked: None,
         };
+        let kept_digest = close.kept().digest().to_hex();
+        let draft = Draft::new(
+            self.ids.event(),
+            noon(),
+            correlation_id,
+            agent(),
+            EventType::CommandCompleted,
+            &json!({"request_id": request_id, "status": status, "kept_digest": kept_digest}),
+        );
         Change {
             events: vec![draft],
             close: Some(close),
             ..Change::default()
         }
+    }
+
+    /// The only events of a call that was refused before it was opened: nothing is kept of it.
+    pub(crate) fn refusal(&self, request_id: &str, status: &str) -> Change {
+        let mut received = self.draft(&json!({"request_id": request_id}));
+        received.correlation_id = CorrelationId::trusted(format!("call-{request_id}"));
+        let completed = Draft::new(
+            self.ids.event(),
+            noon(),
+            received.correlation_id.clone(),
+            agent(),
+            EventType::CommandCompleted,
+            &json!({"request_id": request_id, "status": status}),
+        );
+        events(vec![received, completed])
     }
 }
 

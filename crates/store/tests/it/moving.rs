@@ -5,14 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use countersign_gateway::audit::Record as _;
-use countersign_gateway::ids::RequestId;
+use countersign_gateway::audit::event::{Draft, EventType};
+use countersign_gateway::ids::{CorrelationId, EventId, RequestId};
 use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::TokenName;
 use countersign_store::db::{self, Copied, CopyError, CopyProgress};
 use countersign_store::sqlite::site;
 use countersign_store::{OpenError, Store};
+use serde_json::json;
 
-use crate::bench::{Bench, Sqlite, agent, block_on, commit, fill, later, options_at, owner, verify};
+use crate::bench::{Bench, Sqlite, agent, block_on, commit, events, fill, later, noon, options_at, owner, verify};
 use crate::postgres::{Cluster, Database, cluster};
 
 /// A row for every table that the tests' own writing leaves empty.
@@ -120,6 +122,17 @@ fn source() -> Bench<Sqlite> {
     commit(&store, bench.opening("done", "d1")).unwrap();
     commit(&store, bench.closing("done", "d1", "succeeded")).unwrap();
     commit(&store, bench.opening("left", "d2")).unwrap();
+    let act = EventId::trusted("act1");
+    let call = CorrelationId::trusted("c");
+    let opening = Draft::new(
+        act,
+        noon(),
+        call,
+        agent(),
+        EventType::ActRequested,
+        &json!({"tool": "t"}),
+    );
+    commit(&store, events(vec![opening])).unwrap();
     let name = TokenName::parse("laptop").unwrap();
     store
         .create_token(Role::Agent, &name, None, agent(), &bench.ids)

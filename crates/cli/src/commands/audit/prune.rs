@@ -29,7 +29,12 @@ pub(super) fn run(flags: &Flags, before: &str, form: Form) -> anyhow::Result<()>
             "up_to_seq": pruned.up_to,
             "rows": pruned.rows,
             "commands": pruned.commands,
+            "held": pruned.is_held,
         }))?,
+        Form::Text if pruned.rows == 0 && pruned.is_held => page.line(format_args!(
+            "nothing was removed: a command that is open, or waits for an answer, holds the rows since it came, though they are \
+             older than {before}; they go when it has ended"
+        ))?,
         Form::Text if pruned.rows == 0 => {
             page.line(format_args!("nothing to remove: no row is older than {before}"))?
         }

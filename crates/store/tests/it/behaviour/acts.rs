@@ -3,8 +3,8 @@
 use countersign_gateway::approval::Approvals as _;
 use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
-use countersign_gateway::audit::act::{ActChange, EXECUTOR, OpenAct, UsedApproval};
-use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
+use countersign_gateway::audit::act::{ActChange, EXECUTOR, Ending, OpenAct, UsedApproval};
+use countersign_gateway::audit::event::{Actor, ApprovalState, Draft, EventType};
 use countersign_gateway::audit::outcome::{AskedAct, KeptOutcome, StoredAct};
 use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::{Asked, Change, Record as _, RecordError, SessionChange};
@@ -59,7 +59,9 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
     };
     let (id, correlation) = (act.id.clone(), act.correlation_id.clone());
     let approval_id = act.approval.as_ref().map(|used| used.id.as_str());
-    let said = json!({"tool": act.tool, "approval_id": approval_id, "run_id": act.run_id});
+    let said = json!({
+        "tool": act.tool, "approval_id": approval_id, "run_id": act.run_id, "systems": act.systems,
+    });
     let event = Draft::new(id, noon(), correlation, agent(), EventType::ActRequested, &said);
     let change = Change {
         events: vec![event],
@@ -71,7 +73,11 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
 
 /// An act that a request of a session asks for.
 fn asked(bench: &Bench, request: &str) -> (OpenAct, Change) {
-    let (mut act, mut change) = opening(bench, None, &[]);
+    asked_upon(bench, request, &[])
+}
+
+fn asked_upon(bench: &Bench, request: &str, systems: &[&str]) -> (OpenAct, Change) {
+    let (mut act, mut change) = opening(bench, None, systems);
     act.asked = Some(Box::new(AskedAct {
         owner: owner(),
         request_id: RequestId::trusted(request),
@@ -156,10 +162,7 @@ fn the_request_of_an_act_that_a_crash_left_open_hears_so() {
 fn an_act_of_a_service_that_a_crash_left_open_is_closed_and_nobody_tells_in_its_place() {
     let bench = Bench::new();
     let store = bench.open();
-    let (_, mut open) = asked(&bench, "r1");
-    if let Some(ActChange::Open(act)) = &mut open.act {
-        act.systems = vec![EXECUTOR.to_owned()];
-    }
+    let (_, open) = asked_upon(&bench, "r1", &[EXECUTOR]);
     commit(&store, open).unwrap();
     bench.force("UPDATE open_acts SET process = ''");
     for _ in 0..2 {
@@ -242,15 +245,7 @@ fn an_act_that_a_crash_left_open_is_ended_once_in_each_system_that_had_not_told(
     let given = approved(&bench, &store);
     let (act, open) = opening(&bench, Some(&given), &["github", "kubernetes"]);
     commit(&store, open).unwrap();
-    let told = Change {
-        events: vec![bench.draft(&json!({}))],
-        act: Some(ActChange::Told {
-            act: act.id,
-            system: "github".to_owned(),
-        }),
-        ..Change::default()
-    };
-    commit(&store, told).unwrap();
+    commit(&store, told(&bench, &act, "github")).unwrap();
     store.sweep_abandoned(later(), &bench.ids).unwrap();
     assert_eq!(failures(&store).len(), 0, "its process lives");
     bench.force("UPDATE open_acts SET process = ''");
@@ -266,13 +261,30 @@ fn an_act_that_a_crash_left_open_is_ended_once_in_each_system_that_had_not_told(
     verify(&store).unwrap();
 }
 
+/// How it went in one of its systems.
+fn told(bench: &Bench, act: &OpenAct, system: &str) -> Change {
+    Change {
+        events: vec![act.ended(Some(system), Ending::Applied, agent(), noon(), &bench.ids)],
+        act: Some(ActChange::Told {
+            act: act.id.clone(),
+            system: system.to_owned(),
+        }),
+        ..Change::default()
+    }
+}
+
+/// How it went as a whole.
+fn ended(bench: &Bench, act: &OpenAct) -> Change {
+    Change {
+        events: vec![act.ended(None, Ending::Applied, agent(), noon(), &bench.ids)],
+        ..close(bench, act, None)
+    }
+}
+
 #[test]
 fn nothing_is_signed_that_somebody_put_among_open_acts_and_no_approval_is_given_up_for_it() {
     for forged in [
         "UPDATE open_acts SET process = '', act_id = 'forged'",
-        "UPDATE open_acts SET process = '', tool = 'database.lifecycle'",
-        "UPDATE open_acts SET process = '', action = 'drop'",
-        "UPDATE open_acts SET process = '', run_id = 'run-2'",
         "UPDATE open_acts SET process = '', correlation_id = 'another'",
     ] {
         let bench = Bench::new();
@@ -284,7 +296,115 @@ fn nothing_is_signed_that_somebody_put_among_open_acts_and_no_approval_is_given_
         assert_eq!(failures(&store).len(), 0, "{forged}");
         let approval = block_on(store.find(&given.id)).unwrap().unwrap();
         assert_eq!(approval.state(), ApprovalState::Approved, "{forged}");
+        let told = verify(&store).unwrap_err().to_string();
+        assert!(told.contains("was added, no event tells of it"), "{told}");
     }
+}
+
+#[test]
+fn an_act_that_a_crash_left_open_is_ended_as_its_opening_tells_of_it_whatever_its_row_says() {
+    for forged in [
+        "tool = 'database.lifecycle'",
+        "action = 'drop'",
+        "run_id = 'run-2'",
+        "approval_id = 'another'",
+        "systems = '[\"vault\"]'",
+        "systems = '[]'",
+    ] {
+        let bench = Bench::new();
+        let store = bench.open();
+        let given = approved(&bench, &store);
+        let (act, open) = opening(&bench, Some(&given), &["github", "kubernetes"]);
+        commit(&store, open).unwrap();
+        verify(&store).unwrap();
+        bench.force(&format!("UPDATE open_acts SET process = '', {forged}"));
+        if !forged.starts_with("systems") {
+            let told = verify(&store).unwrap_err().to_string();
+            assert!(told.contains("is not what its opening tells of"), "{told}");
+        }
+        store.sweep_abandoned(later(), &bench.ids).unwrap();
+        let failures = failures(&store);
+        let systems: Vec<_> = failures.iter().map(|it| it["system"].clone()).collect();
+        assert_eq!(systems, [json!("github"), json!("kubernetes")], "{forged}");
+        for failure in failures {
+            let said = (
+                &failure["act_id"],
+                &failure["tool"],
+                &failure["action"],
+                &failure["run_id"],
+            );
+            let own = (&json!(act.id.as_str()), &json!(act.tool), &Value::Null, &json!("run-1"));
+            assert_eq!(said, own, "{forged}");
+        }
+        let approval = block_on(store.find(&given.id)).unwrap().unwrap();
+        assert_eq!(approval.state(), ApprovalState::Failed, "{forged}");
+        verify(&store).unwrap();
+    }
+}
+
+#[test]
+fn an_act_that_has_ended_is_not_ended_again_by_its_open_row_put_back() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let (whole, open) = opening(&bench, None, &[]);
+    commit(&store, open).unwrap();
+    let (parts, open) = opening(&bench, None, &["github", "kubernetes"]);
+    commit(&store, open).unwrap();
+    bench.force("CREATE TABLE saved AS SELECT * FROM open_acts");
+    commit(&store, ended(&bench, &whole)).unwrap();
+    for system in ["github", "kubernetes"] {
+        commit(&store, told(&bench, &parts, system)).unwrap();
+    }
+    let all_told = Change {
+        act: Some(ActChange::Close {
+            act: parts.id,
+            kept: None,
+        }),
+        events: vec![bench.draft(&json!({}))],
+        ..Change::default()
+    };
+    commit(&store, all_told).unwrap();
+    bench.force(
+        "INSERT INTO open_acts SELECT * FROM saved; DROP TABLE saved;
+         UPDATE open_acts SET process = '', systems = '[\"vault\"]'",
+    );
+    let flaw = verify(&store).unwrap_err().to_string();
+    assert!(flaw.contains("has ended, somebody put its open row back"), "{flaw}");
+    store.sweep_abandoned(later(), &bench.ids).unwrap();
+    assert_eq!(failures(&store).len(), 0);
+}
+
+#[test]
+fn a_second_end_of_an_act_is_told() {
+    for (system, again) in [(None, Some("vault")), (None, None), (Some("github"), Some("github"))] {
+        let bench = Bench::new();
+        let store = bench.open();
+        let (act, open) = opening(&bench, None, &["github"]);
+        commit(&store, open).unwrap();
+        let end = |system: Option<&str>, by: Actor| {
+            let event = act.ended(system, Ending::ABANDONED, by, noon(), &bench.ids);
+            let change = close(&bench, &act, None);
+            let events = vec![event];
+            Change { events, ..change }
+        };
+        commit(&store, end(system, agent())).unwrap();
+        verify(&store).unwrap();
+        commit(&store, end(again, Actor::system("sweeper"))).unwrap();
+        let told = verify(&store).unwrap_err().to_string();
+        assert!(told.contains("row 3") && told.contains("a second time"), "{told}");
+    }
+}
+
+#[test]
+fn a_process_that_was_taken_for_gone_may_still_tell_how_its_act_went() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let (act, open) = opening(&bench, None, &[]);
+    commit(&store, open).unwrap();
+    bench.force("UPDATE open_acts SET process = ''");
+    store.sweep_abandoned(later(), &bench.ids).unwrap();
+    commit(&store, ended(&bench, &act)).unwrap();
+    verify(&store).unwrap();
 }
 
 #[test]

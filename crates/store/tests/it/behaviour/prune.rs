@@ -87,10 +87,13 @@ fn an_open_command_keeps_its_opening() {
     fill(&bench, &store, 3);
     commit(&store, bench.opening("r1", "d1")).unwrap();
     fill(&bench, &store, 3);
-    assert_eq!(store.prune(day(1), &bench.ids).unwrap().up_to, 3);
+    for rows in [3, 0] {
+        let pruned = store.prune(day(1), &bench.ids).unwrap();
+        assert_eq!((pruned.up_to, pruned.rows, pruned.is_held), (3, rows, true));
+    }
     commit(&store, bench.closing("r1", "d1", "ok")).unwrap();
     let pruned = store.prune(day(1), &bench.ids).unwrap();
-    assert_eq!((pruned.up_to, pruned.commands), (9, 1));
+    assert_eq!((pruned.up_to, pruned.commands, pruned.is_held), (9, 1, false));
     verify(&store).unwrap();
 }
 

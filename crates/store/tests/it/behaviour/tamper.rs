@@ -1,14 +1,11 @@
 //! Every way to change a record behind its back is found, and named by place and kind.
 
 use countersign_gateway::audit::Record as _;
-use countersign_gateway::audit::event::{Draft, EventType};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::RequestId;
 use countersign_store::Store;
 use countersign_store::prove::{Fault, Flaw, Voucher};
 use countersign_store::sqlite::verify::{Range, VerifyError};
-
-use serde_json::json;
 
 use super::super::bench::{Bench, block_on, commit, fill, later, noon, owner, verify};
 
@@ -408,29 +405,23 @@ fn a_part_of_the_record_is_proved_alone() {
     assert!(store.verify(part(5, 8), &|_| ()).is_err());
 }
 
-/// Two commands whose closing events tell what is kept of them, and one of a program that did not.
+/// Two commands of which something is kept, and one that was refused before it was opened.
 fn with_commands(bench: &Bench) {
     let store = bench.open();
-    for name in ["one", "two", "older"] {
+    for name in ["one", "two"] {
         commit(&store, bench.opening(name, "d")).unwrap();
-        let mut closing = bench.closing(name, "d", "ok");
-        if name != "older" {
-            let kept_digest = closing.close.as_ref().unwrap().kept().digest().to_hex();
-            let payload = json!({"request_id": name, "status": "ok", "kept_digest": kept_digest});
-            let told = &closing.events[0];
-            let correlation = told.correlation_id.clone();
-            closing.events[0] = Draft::new(
-                bench.ids.event(),
-                told.timestamp,
-                correlation,
-                told.actor.clone(),
-                EventType::CommandCompleted,
-                &payload,
-            );
-        }
-        commit(&store, closing).unwrap();
+        commit(&store, bench.closing(name, "d", "ok")).unwrap();
     }
+    commit(&store, bench.refusal("refused", "rejected")).unwrap();
 }
+
+/// Puts a result there for the call that was refused.
+const PUT_FOR_REFUSED: &str =
+    "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, closed_at_ms,
+         result, stdout, stderr)
+     SELECT owner, 'refused', digest, 'call-refused', opened_at_ms, closed_at_ms, replace(result, 'ok', 'rejected'),
+         stdout, stderr
+     FROM commands WHERE request_id = 'two'";
 
 #[test]
 fn what_is_kept_of_a_command_is_held_against_its_closing_event() {
@@ -481,9 +472,7 @@ fn nothing_is_answered_from_what_was_put_among_kept_results() {
         };
         let told = kept(id).unwrap_err().to_string();
         assert!(told.contains("`audit verify` tells more"), "{change}: {told}");
-        for untouched in ["one", "older"] {
-            assert!(kept(untouched).unwrap().unwrap().end.is_some(), "{change}: {untouched}");
-        }
+        assert!(kept("one").unwrap().unwrap().end.is_some(), "{change}");
     }
 }
 
@@ -529,11 +518,31 @@ fn what_no_event_tells_of_was_added() {
 }
 
 #[test]
-fn a_command_of_a_program_that_told_no_digest_is_still_that_of_its_event() {
+fn a_closing_that_tells_no_digest_vouches_for_no_kept_result() {
     let bench = Bench::new();
     with_commands(&bench);
-    bench.force("UPDATE commands SET result = replace(result, 'ok', 'failed') WHERE request_id = 'older'");
-    assert_eq!(found(&bench.open()), at(6, Fault::KeptChanged));
+    let store = bench.open();
+    let refused = || block_on(store.command(&owner(), &RequestId::trusted("refused")));
+    assert_eq!(refused().unwrap(), None);
+    bench.force(PUT_FOR_REFUSED);
+    let told = refused().unwrap_err().to_string();
+    assert!(told.contains("`audit verify` tells more"), "{told}");
+    assert_eq!(found(&store), at(6, Fault::KeptAdded));
+}
+
+#[test]
+fn what_is_kept_must_be_there_as_long_as_its_event_is_which_an_open_command_may_hold() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 1);
+    commit(&store, bench.opening("waits", "d")).unwrap();
+    drop(store);
+    with_commands(&bench);
+    let store = bench.open();
+    assert_eq!(store.prune(later(), &bench.ids).unwrap().up_to, 1);
+    assert_eq!(found(&store), None);
+    bench.force("DELETE FROM commands WHERE request_id = 'two'");
+    assert_eq!(found(&store), at(6, Fault::KeptMissing));
 }
 
 #[test]
