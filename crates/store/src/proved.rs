@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use countersign_gateway::approval::proof::Told;
 use countersign_gateway::audit::chain::{Hash, link};
 use countersign_gateway::audit::row::Link;
 use countersign_gateway::clock::Timestamp;
@@ -19,7 +20,20 @@ pub(crate) struct Proved {
     pub(crate) event_id: String,
     pub(crate) correlation_id: String,
     pub(crate) event_type: String,
+    pub(crate) timestamp: String,
     pub(crate) payload: String,
+}
+
+impl Proved {
+    /// The same, for whoever holds an answer against it.
+    pub(crate) fn told(self) -> Option<Told> {
+        Some(Told {
+            event_id: self.event_id,
+            event_type: self.event_type,
+            at: Timestamp::parse(&self.timestamp).ok()?,
+            payload: self.payload,
+        })
+    }
 }
 
 /// Where rows must lead.
@@ -58,6 +72,7 @@ impl<'a> Way<'a> {
                 event_id: row.columns.event_id.to_owned(),
                 correlation_id: row.columns.correlation_id.to_owned(),
                 event_type: row.columns.event_type.to_owned(),
+                timestamp: row.columns.timestamp.to_owned(),
                 payload: row.columns.payload.to_owned(),
             });
         }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_gateway::approval::proof::Told;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{ApprovalFilter, Approvals, Bell};
 use countersign_gateway::audit::event::Actor;
@@ -235,6 +236,7 @@ handed_on! {
     fn of_correlation(&self, id: &CorrelationId) -> Answer<Vec<ApprovalRequest>>;
     fn list(&self, filter: ApprovalFilter) -> Answer<Vec<ApprovalRequest>>;
     fn open_of(&self, owner: &CredentialId) -> Answer<usize>;
+    fn told_of(&self, question: &ApprovalRequest) -> Answer<Vec<Told>>;
     fn due(&self, now: Timestamp, limit: usize) -> Answer<Vec<ApprovalRequest>>;
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::ballot::{Ballot, Choice, OwnRequests, Vote};
 use super::lifecycle::ApprovalStep;
+use super::proof::{self, ProvedYes, Unproved, Use};
 use super::question::{self, AnswerError, Given};
 use super::request::{ApprovalChange, ApprovalRequest};
 use super::{ApprovalFilter, Approvals, Approver, Bell};
@@ -83,6 +84,15 @@ pub enum DecideError {
     OwnersOnly,
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// Why an answer lets nothing go.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VouchError {
+    #[error(transparent)]
+    Unproved(#[from] Unproved),
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -322,6 +332,19 @@ impl Board {
         }
         let crowd = "too many decide this at once; try again".to_owned();
         Err(RecordError::Unavailable(crowd).into())
+    }
+
+    /// Proves by the record that a question was answered with yes, for the act that this binding is of.
+    pub async fn vouch(&self, approval: &ApprovalRequest, binding: &str, wanted: Use) -> Result<ProvedYes, VouchError> {
+        let events = self.parts.approvals.told_of(approval).await?;
+        let proved = proof::prove(approval, binding, wanted, &events, self.parts.clock.now());
+        if let Err(error) = &proved {
+            tracing::error!(
+                approval = approval.id.as_str(),
+                "a question stands as approved and lets nothing go: {error}; `audit verify` tells more"
+            );
+        }
+        Ok(proved?)
     }
 
     /// Whether a yes of a quorum still counts. Whose token was revoked agrees to nothing any more; they may say so again

@@ -1,8 +1,8 @@
 //! Approval: a verdict becomes a cleared plan, or does not.
 //!
 //! [`Cleared`] is the only thing execution accepts. [`allow`] makes one from a permit of policy, [`clear`]
-//! from a question that a person answered with yes, for exactly this act; there is no other way. Questions
-//! lie on the [`board`], where whoever may decide finds them; a store keeps them ([`Approvals`]), and
+//! from a question that a person answered with yes, for exactly this act, as the record proves ([`proof`]); there is no
+//! other way. Questions lie on the [`board`], where whoever may decide finds them; a store keeps them ([`Approvals`]), and
 //! processes that share one wake each other ([`Bell`]).
 
 pub mod ballot;
@@ -13,6 +13,7 @@ pub mod client;
 pub mod details;
 pub mod journal;
 pub mod lifecycle;
+pub mod proof;
 pub mod question;
 pub mod request;
 pub mod unseen;
@@ -29,6 +30,7 @@ use crate::policy::plan::Plan;
 use crate::session::{Admitted, Caller};
 use ballot::{Ballot, Choice, Decider};
 use binding::Binding;
+use proof::{ProvedYes, Told};
 use question::Answered;
 use request::ApprovalRequest;
 
@@ -67,6 +69,10 @@ pub trait Approvals: Send + Sync + 'static {
 
     /// How many questions of a credential are open.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
+
+    /// The events that tell what became of a question and name it, oldest first, as far as the record proves that they are
+    /// what was written.
+    fn told_of(&self, question: &ApprovalRequest) -> Pending<Result<Vec<Told>, RecordError>>;
 
     /// Those whose time to be answered is over.
     fn due(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
@@ -142,8 +148,9 @@ pub fn allow(permit: Permit) -> Cleared {
 #[error("this approval is for another act, or is none")]
 pub struct NotApproved;
 
-/// Turns a question into a plan that may run, by an approval of this very act.
-pub fn clear(question: Question, binding: &Binding, approval: &ApprovalRequest) -> Result<Cleared, NotApproved> {
+/// Turns a question into a plan that may run, by an approval of this very act that the record proves.
+pub fn clear(question: Question, binding: &Binding, given: &ProvedYes) -> Result<Cleared, NotApproved> {
+    let approval = given.approval();
     if approval.state() != ApprovalState::Approved || approval.binding != binding.digest {
         return Err(NotApproved);
     }
@@ -214,20 +221,21 @@ pub fn allow_act(_permit: ActPermit, admitted: &Admitted, correlation_id: Correl
     }
 }
 
-/// Turns a question about an act into leave to do it, by an approval of this very act.
+/// Turns a question about an act into leave to do it, by an approval of this very act that the record proves.
 pub fn clear_act(
     _question: ActQuestion,
     binding: &Binding,
-    approval: &ApprovalRequest,
+    given: &ProvedYes,
     admitted: &Admitted,
 ) -> Result<ClearedAct, NotApproved> {
+    let approval = given.approval();
     if approval.state() != ApprovalState::Approved || approval.binding != binding.digest {
         return Err(NotApproved);
     }
     Ok(ClearedAct {
         caller: admitted.caller().clone(),
         correlation_id: approval.correlation_id.clone(),
-        answer: approval.answer().cloned(),
+        answer: given.answer().cloned(),
         approval: Some(UsedApproval {
             id: approval.id.clone(),
             version: approval.version,

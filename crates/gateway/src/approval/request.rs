@@ -239,10 +239,7 @@ impl ApprovalRequest {
     /// Whether somebody has said yes or no already. A person has one voice: by another token of the same name, or at
     /// the terminal under that name, they are no second one.
     pub fn has_voted(&self, credential: &CredentialId, name: &str) -> bool {
-        let is_person = |credential: &CredentialId| credential.is_token() || credential.is_user();
-        let is_same = |vote: &Vote| {
-            vote.credential == *credential || (vote.by == name && is_person(&vote.credential) && is_person(credential))
-        };
+        let is_same = |vote: &Vote| is_same_voice((&vote.credential, &vote.by), (credential, name));
         self.votes.iter().any(is_same)
     }
 
@@ -304,6 +301,12 @@ impl ApprovalRequest {
             .filter_map(Vote::from_json)
             .collect()
     }
+}
+
+/// Whether two who said something, by credential and name, are one.
+pub(super) fn is_same_voice(one: (&CredentialId, &str), other: (&CredentialId, &str)) -> bool {
+    let is_person = |credential: &CredentialId| credential.is_token() || credential.is_user();
+    one.0 == other.0 || (one.1 == other.1 && is_person(one.0) && is_person(other.0))
 }
 
 /// An approval's row after a change.

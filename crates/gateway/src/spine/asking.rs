@@ -108,6 +108,7 @@ impl Gateway {
         if settled.state() == ApprovalState::Applied {
             return Err(used());
         }
+        let given = self.vouched(admitted, &settled, &binding).await?;
         if let Some(refusal) = self.too_late(admitted, &settled).await {
             return Err(refusal);
         }
@@ -118,9 +119,9 @@ impl Gateway {
             self.unused(admitted, Some(&settled), &denial.refusal.message).await;
             return Err(denial.refusal);
         }
-        let cleared = clear_act(question, &binding, &settled, admitted)
+        let cleared = clear_act(question, &binding, &given, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
-        Ok((cleared, Box::new(settled)))
+        Ok((cleared, given.into_approval()))
     }
 
     /// As long as this, or until this process is about to stop.

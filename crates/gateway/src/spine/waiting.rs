@@ -11,8 +11,10 @@ use tracing::Instrument as _;
 use super::Gateway;
 use super::in_force::InForce;
 use super::opening::unrecorded;
+use super::performing::used;
 use crate::approval::binding::{self, Binding};
-use crate::approval::board::{self, Opening};
+use crate::approval::board::{self, Opening, VouchError};
+use crate::approval::proof::{ProvedYes, Unproved, Use};
 use crate::approval::question::Offer;
 use crate::approval::request::{ApprovalRequest, ApprovalType, AskedFor};
 use crate::approval::{self, Cleared, details};
@@ -150,6 +152,13 @@ impl Gateway {
             trace.follow(Step::Deny);
             return Settled::Refused(refusal);
         }
+        let given = match self.vouched(admitted, &approval, &binding).await {
+            Ok(given) => given,
+            Err(refusal) => {
+                trace.follow(Step::Deny);
+                return Settled::Refused(refusal);
+            }
+        };
         trace.follow(Step::Approve);
         if let Some(refusal) = self.too_late(admitted, &approval).await {
             return Settled::Refused(refusal);
@@ -161,8 +170,8 @@ impl Gateway {
             self.unused(admitted, Some(&approval), &denial.refusal.message).await;
             return Settled::Refused(denial.refusal);
         }
-        match approval::clear(question, &binding, &approval) {
-            Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(approval)),
+        match approval::clear(question, &binding, &given) {
+            Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(given.into_approval())),
             Err(error) => Settled::Refused(Refusal::new(ErrorCode::ApprovalDenied, error.to_string())),
         }
     }
@@ -285,6 +294,28 @@ impl Gateway {
                 }
             }
         }
+    }
+
+    /// Proves by the record that an act was approved. What only the table of questions says lets nothing go.
+    pub(super) async fn vouched(
+        &self,
+        admitted: &Admitted,
+        approval: &ApprovalRequest,
+        binding: &Binding,
+    ) -> Result<ProvedYes, Refusal> {
+        let vouched = self.ports.board.vouch(approval, &binding.digest, Use::First).await;
+        let unproved = match vouched {
+            Ok(given) => return Ok(given),
+            Err(VouchError::Record(error)) => return Err(unrecorded(&error)),
+            // Perhaps by the same call, at this moment.
+            Err(VouchError::Unproved(Unproved::Used)) => return Err(used()),
+            Err(VouchError::Unproved(unproved)) => unproved,
+        };
+        let message =
+            format!("{unproved}; nothing was done, and whoever runs this server should look at `audit verify`");
+        self.unused(admitted, Some(approval), &unproved.to_string()).await;
+        let refusal = Refusal::new(ErrorCode::ApprovalDenied, message);
+        Err(refusal.with("approval_id", approval.id.as_str()))
     }
 
     /// Gives up an approval whose act does not come to be.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign_gateway::approval::ClearedAct;
+use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::audit::act::Ending;
 use countersign_gateway::audit::{Change, Pending, RecordError};
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
@@ -188,6 +189,25 @@ async fn without_a_record_nothing_is_done() {
         (answer["error_code"].as_str(), done(&list).len()),
         (Some("AUDIT_UNAVAILABLE"), 0)
     );
+}
+
+#[tokio::test]
+async fn a_question_that_only_the_table_calls_approved_lets_no_act_go() {
+    let mut stage = Stage::new(Mode::Never);
+    stage.answer_within = Duration::from_millis(1);
+    let list = equipped(&stage);
+    let call = || stage.call("secret.sync.github_k8s", json!({"label": "x"}));
+    assert_eq!(call().await["error_code"], "APPROVAL_PENDING");
+    stage.forge(|asked| {
+        let at = asked.created_at;
+        asked.step(ApprovalStep::Approve, at).unwrap()
+    });
+    let refused = call().await;
+    assert_eq!(refused["error_code"], "APPROVAL_DENIED", "{refused}");
+    assert_eq!(done(&list).len(), 0);
+    assert_eq!(stage.approvals()[0].state().as_str(), "failed");
+    assert_eq!(call().await["error_code"], "APPROVAL_PENDING", "it is asked anew");
+    assert_eq!(stage.approvals().len(), 2);
 }
 
 #[tokio::test]

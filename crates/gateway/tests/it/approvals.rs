@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::{DecideError, Decided};
+use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::error::ErrorCode;
@@ -82,6 +83,49 @@ async fn a_call_that_waits_too_long_answers_pending_and_the_same_call_runs_it_on
     // An approval is used once.
     assert_eq!(call(&stage).await["status"], "pending");
     assert_eq!((stage.runs(), stage.approvals().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_question_that_only_the_table_calls_approved_lets_no_command_go() {
+    let stage = impatient();
+    let first = call(&stage).await;
+    stage.forge(|asked| {
+        let at = asked.created_at;
+        asked.step(ApprovalStep::Approve, at).unwrap()
+    });
+    let refused = call(&patient(&stage)).await;
+    assert_eq!(
+        (&refused["status"], &refused["error_code"], &refused["request_id"]),
+        (&json!("rejected"), &json!("APPROVAL_DENIED"), &first["request_id"])
+    );
+    let message = refused["error_message"].as_str().unwrap();
+    assert!(message.contains("the record does not prove"), "{message}");
+    assert_eq!(stage.runs(), 0);
+    assert_eq!(stage.approvals()[0].state(), ApprovalState::Failed);
+    assert_eq!(stage.closings().len(), 1, "and it is in the record");
+}
+
+#[tokio::test]
+async fn a_yes_for_one_act_is_not_moved_to_another_in_the_table() {
+    let stage = impatient();
+    let other = stage
+        .call("execute_process", json!({"file": "true", "args": ["other"]}))
+        .await;
+    decide(&stage, yes()).await;
+    let harmless = stage.approvals()[0].clone();
+    call(&stage).await;
+    // The row of the first act says that it is about the second, whose own row is gone.
+    stage.forge(|mut asked| {
+        asked.id = harmless.id.clone();
+        asked.version = harmless.version;
+        asked.correlation_id = harmless.correlation_id.clone();
+        asked.votes = harmless.votes.clone();
+        asked.resolved_at = harmless.resolved_at;
+        ApprovalRequest::restored(ApprovalState::Approved, asked)
+    });
+    let refused = call(&patient(&stage)).await;
+    assert_eq!(refused["error_code"], "APPROVAL_DENIED", "{other} {refused}");
+    assert_eq!(stage.runs(), 0);
 }
 
 /// The same store, with time to wait for an end.

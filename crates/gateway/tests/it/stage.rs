@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use countersign_gateway::approval::ballot::Ballot;
 use countersign_gateway::approval::board::{Board, BoardParts};
+use countersign_gateway::approval::proof::Told;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals, Approver, Cleared};
 use countersign_gateway::audit::act::ActChange;
@@ -207,6 +208,13 @@ impl Stage {
     /// A question that came from elsewhere.
     pub(crate) fn put(&self, approval: ApprovalRequest) {
         self.script.approvals.lock().unwrap().push(approval);
+    }
+
+    /// Changes the newest question past the record, as whoever can write the table does.
+    pub(crate) fn forge(&self, forge: impl FnOnce(ApprovalRequest) -> ApprovalRequest) {
+        let mut kept = self.script.approvals.lock().unwrap();
+        let row = kept.last_mut().unwrap();
+        *row = forge(row.clone());
     }
 
     /// The question that is asked once a call waits.
@@ -704,6 +712,20 @@ impl Approvals for Script {
         let kept = self.approvals.lock().unwrap();
         let open = kept.iter().filter(|it| it.owner == *owner && it.is_pending()).count();
         Box::pin(async move { Ok(open) })
+    }
+
+    fn told_of(&self, question: &ApprovalRequest) -> Found<Vec<Told>> {
+        let changes = self.changes.lock().unwrap();
+        let events = changes.iter().flat_map(|change| &change.events);
+        let of_call = events.filter(|event| event.correlation_id == question.correlation_id);
+        let told = of_call.map(|event| Told {
+            event_id: event.event_id.as_str().to_owned(),
+            event_type: event.event_type.as_str().to_owned(),
+            at: event.timestamp,
+            payload: event.payload().to_owned(),
+        });
+        let told = told.collect();
+        Box::pin(async move { Ok(told) })
     }
 
     fn due(&self, now: Timestamp, _: usize) -> Found<Vec<ApprovalRequest>> {

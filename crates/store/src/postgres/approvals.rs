@@ -1,5 +1,6 @@
 //! Approvals in the database: written with their events, each change over the version it was made from.
 
+use countersign_gateway::approval::proof::Told;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
 use countersign_gateway::approval::{ApprovalFilter, Approvals};
 use countersign_gateway::audit::event::ApprovalState;
@@ -8,11 +9,12 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
 use countersign_gateway::policy::approvers::ApprovalMode;
 
-use super::PgStore;
 use super::ledger::Ledger;
 use super::link::{Link, Values};
 use super::readers::Readers;
 use super::trouble::{self, Trouble};
+use super::{PgStore, proving};
+use crate::proved::Proved;
 use crate::rows::approvals::{COLUMNS, approval};
 use crate::rows::{at_most, one_of};
 
@@ -202,6 +204,15 @@ impl Approvals for PgStore {
             let count = readers.read(|link| Ok(link.query_one(sql, &[&owner.as_str()])?.try_get::<_, i64>(0)?));
             let count = count.map_err(|error| trouble::unavailable(&error))?;
             Ok(usize::try_from(count).unwrap_or(usize::MAX))
+        })
+    }
+
+    fn told_of(&self, question: &ApprovalRequest) -> Pending<Result<Vec<Told>, RecordError>> {
+        let (question, site) = (question.clone(), self.site.clone());
+        self.read(move |readers| {
+            let proved = readers.read_at_once(|link| proving::events_of_question(link, &site, &question));
+            let proved = proved.map_err(|error| trouble::unavailable(&error))?;
+            Ok(proved.into_iter().filter_map(Proved::told).collect())
         })
     }
 

@@ -3,6 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use countersign_gateway::approval::proof::TELLING;
+use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::audit::event::EventType;
+use tokio_postgres::Row;
+
 use super::ledger::{hash, seal};
 use super::link::Link;
 use super::query::{COLUMNS, read_row};
@@ -13,6 +18,8 @@ use crate::proved::{Anchor, Proved, Way, split};
 
 const PLACES: &str = "SELECT chain, seq FROM flow_events
      WHERE correlation_id = $1 AND seq > 0 AND event_type = ANY($2)";
+const PLACES_OF_QUESTION: &str = "SELECT chain, seq FROM flow_events
+     WHERE correlation_id = $1 AND seq > 0 AND event_type = ANY($2) AND payload_text(payload, 'approval_id') = $3";
 const CHECKPOINT: &str = "SELECT seq, chain, hash, timestamp, kind, public_key, signature, heads FROM checkpoints
      WHERE chain = $1 AND seq >= $2 ORDER BY seq, id LIMIT 1";
 const HEAD: &str = "SELECT seq, hash, seal, public_key FROM chain_heads WHERE chain = $1";
@@ -24,14 +31,34 @@ pub(super) fn events_of<'c>(
     calls: impl IntoIterator<Item = &'c str>,
     types: &[&str],
 ) -> Result<Vec<Proved>, Trouble> {
-    let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    let mut places = Vec::new();
     for call in calls {
-        let places = link.all(PLACES, &[&call, &types], |row| {
-            Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?.cast_unsigned()))
-        })?;
-        for (chain, place) in places {
-            wanted.entry(chain).or_default().insert(place);
-        }
+        places.extend(link.all(PLACES, &[&call, &types], place)?);
+    }
+    prove_all(link, site, places)
+}
+
+/// The events of these types that name a question, and are what was written; to be read at one moment. Those that do not name
+/// it are left out before they are proved: the call may be of a long story.
+pub(super) fn events_of_question(link: &Link, site: &Site, question: &ApprovalRequest) -> Result<Vec<Proved>, Trouble> {
+    let types = TELLING.map(EventType::as_str);
+    let (call, id) = (question.correlation_id.as_str(), question.id.as_str());
+    let places = link.all(PLACES_OF_QUESTION, &[&call, &types.as_slice(), &id], place)?;
+    prove_all(link, site, places)
+}
+
+fn place(row: &Row) -> Result<(String, u64), Trouble> {
+    Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?.cast_unsigned()))
+}
+
+fn prove_all(
+    link: &Link,
+    site: &Site,
+    places: impl IntoIterator<Item = (String, u64)>,
+) -> Result<Vec<Proved>, Trouble> {
+    let mut wanted: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for (chain, place) in places {
+        wanted.entry(chain).or_default().insert(place);
     }
     let mut proved = Vec::new();
     for (chain, places) in wanted {

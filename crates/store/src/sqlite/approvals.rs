@@ -1,5 +1,6 @@
 //! Approvals in the database: written with their events, each change over the version it was made from.
 
+use countersign_gateway::approval::proof::Told;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
 use countersign_gateway::approval::{ApprovalFilter, Approvals};
 use countersign_gateway::audit::event::ApprovalState;
@@ -11,7 +12,8 @@ use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::{SqliteStore, trouble};
+use super::{SqliteStore, proving, trouble};
+use crate::proved::Proved;
 use crate::rows::approvals::{COLUMNS, approval};
 use crate::rows::{at_most, one_of};
 
@@ -203,6 +205,15 @@ impl Approvals for SqliteStore {
             });
             let count = count.map_err(|error| trouble::unavailable(&error))?;
             Ok(usize::try_from(count).unwrap_or(usize::MAX))
+        })
+    }
+
+    fn told_of(&self, question: &ApprovalRequest) -> Pending<Result<Vec<Told>, RecordError>> {
+        let (question, site) = (question.clone(), self.site.clone());
+        self.read(move |readers| {
+            let proved = readers.read(|connection| proving::events_of_question(connection, &site, &question));
+            let proved = proved.map_err(|error| trouble::unavailable(&error))?;
+            Ok(proved.into_iter().filter_map(Proved::told).collect())
         })
     }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use countersign_gateway::approval::proof::TELLING;
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::chain::Hash;
+use countersign_gateway::audit::event::EventType;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::CHAIN;
@@ -14,6 +17,9 @@ use crate::seal::Seal;
 
 const PLACES: &str = "SELECT seq FROM flow_events
      WHERE correlation_id = ?1 AND seq > 0 AND event_type IN (SELECT value FROM json_each(?2))";
+const PLACES_OF_QUESTION: &str = "SELECT seq FROM flow_events
+     WHERE correlation_id = ?1 AND seq > 0 AND event_type IN (SELECT value FROM json_each(?2))
+         AND payload ->> '$.approval_id' = ?3";
 const CHECKPOINT: &str = "SELECT seq, chain, hash, timestamp, kind, public_key, signature FROM checkpoints
      WHERE seq >= ?1 ORDER BY seq, id LIMIT 1";
 const HEAD: &str = "SELECT seq, hash, seal FROM chain_heads WHERE chain = ?1";
@@ -55,6 +61,23 @@ fn prove(connection: &Connection, site: &Site, mut wanted: BTreeSet<u64>) -> rus
         wanted = behind;
     }
     Ok(proved)
+}
+
+/// The events of these types that name a question, and are what was written. Those that do not name it are left out before
+/// they are proved: the call may be of a long story.
+pub(super) fn events_of_question(
+    connection: &Connection,
+    site: &Site,
+    question: &ApprovalRequest,
+) -> rusqlite::Result<Vec<Proved>> {
+    // All of one moment.
+    let moment = connection.unchecked_transaction()?;
+    let types = serde_json::Value::from(TELLING.map(EventType::as_str).as_slice()).to_string();
+    let mut places = moment.prepare_cached(PLACES_OF_QUESTION)?;
+    let values = (question.correlation_id.as_str(), &types, question.id.as_str());
+    let places = places.query_map(values, |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+    let wanted = places.collect::<rusqlite::Result<BTreeSet<_>>>()?;
+    prove(&moment, site, wanted)
 }
 
 /// What the row at this place must lead to; none where somebody without the key made it.

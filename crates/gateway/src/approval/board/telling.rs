@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::ballot::{Ballot, Choice};
 use super::super::lifecycle::{ApprovalStep, recorded_as};
+use super::super::proof;
 use super::super::request::{ApprovalChange, ApprovalRequest};
 use super::Board;
 use crate::audit::event::{Actor, ApprovalState, Draft, EventType};
@@ -21,6 +22,7 @@ impl Board {
             .part("details", &Payload::from(&details))
             .text("arguments_digest", &approval.arguments_digest)
             .text("policy_digest", &approval.policy_digest)
+            .text(proof::FIELD, &proof::digest(&approval).to_hex())
             .whole("quorum", approval.quorum.into())
             .optional_text("approval_mode", approval.approval_mode.map(|mode| mode.as_str()))
             .optional_text("expires_at", approval.expires_at.map(|at| at.to_string()).as_deref())
@@ -90,14 +92,18 @@ impl Board {
             Choice::Allow => EventType::ApprovalApproved,
             Choice::Deny => EventType::ApprovalDenied,
         };
-        let agreed = next.votes.iter().filter(|vote| vote.choice == Choice::Allow).count();
+        let agreed = || next.votes.iter().filter(|vote| vote.choice == Choice::Allow);
         let payload = told(next)
             .text("decision", ballot.choice.as_str())
             .text("decided_by", &ballot.by.actor.id)
             .text("credential", ballot.by.credential.as_str())
             .text("reason", &ballot.reason)
             .flag("self_approved", next.owner == ballot.by.credential)
-            .whole("agreed", i64::try_from(agreed).unwrap_or(i64::MAX))
+            .whole("agreed", i64::try_from(agreed().count()).unwrap_or(i64::MAX))
+            .texts("agreed_by", agreed().map(|vote| vote.by.as_str()))
+            .text("arguments_digest", &next.arguments_digest)
+            .text("policy_digest", &next.policy_digest)
+            .text(proof::FIELD, &proof::digest(next).to_hex())
             .whole("quorum", next.quorum.into());
         let given = next
             .votes

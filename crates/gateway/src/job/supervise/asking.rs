@@ -14,6 +14,8 @@ use super::super::event::{JobEvent, JobEventType};
 use super::super::lifecycle::SubState;
 use super::following::Follower;
 use super::writing::{Lost, Writing, told};
+use crate::approval::board::VouchError;
+use crate::approval::proof::{self, Unproved, Use};
 use crate::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
 use crate::approval::{ApprovalFilter, withheld};
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
@@ -22,6 +24,13 @@ use crate::ids::ApprovalId;
 use crate::limits;
 use crate::policy::agents::{Judged, Judgement};
 use crate::policy::decide::Rule;
+
+/// A question of an agent on the board.
+pub(super) struct Asked {
+    id: ApprovalId,
+    /// Of the act that it was asked for.
+    binding: String,
+}
 
 impl Follower {
     pub(super) async fn ask(&mut self, question: &AgentQuestion) -> Result<(), Lost> {
@@ -35,7 +44,7 @@ impl Follower {
         let judged = parts.judge.judge(&self.job, &self.session, question, has_failed);
         if let Some(before) = before.map_err(Lost::Unrecorded)? {
             if self.still_counts(&before, &judged.policy_digest) {
-                return self.asked_again(question, before).await;
+                return self.asked_again(question, before, binding).await;
             }
             self.withdraw(&before.id, "it was given under another policy, or too long ago")
                 .await;
@@ -86,19 +95,28 @@ impl Follower {
     }
 
     /// The same question, from an agent that was taken up again.
-    async fn asked_again(&mut self, question: &AgentQuestion, before: ApprovalRequest) -> Result<(), Lost> {
+    async fn asked_again(
+        &mut self,
+        question: &AgentQuestion,
+        before: ApprovalRequest,
+        binding: String,
+    ) -> Result<(), Lost> {
         self.unasked.remove(&before.id);
+        let asked = Asked {
+            id: before.id.clone(),
+            binding,
+        };
         if !before.is_pending() {
-            self.questions.insert(question.id.clone(), before.id.clone());
+            self.questions.insert(question.id.clone(), asked);
             return self.decided(before).await;
         }
-        if self.questions.values().any(|id| *id == before.id) {
+        if self.questions.values().any(|asked| asked.id == before.id) {
             return Ok(());
         }
         let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
         self.pause(&mut writing);
         self.write(writing).await?;
-        self.wait_for(question, before.id);
+        self.wait_for(question, asked);
         Ok(())
     }
 
@@ -112,6 +130,7 @@ impl Follower {
             .text("rule", approval.details["rule"].as_str().unwrap_or_default())
             .text("reason", approval.decision_reason.as_deref().unwrap_or_default())
             .flag("automatic", true)
+            .text(proof::FIELD, &proof::digest(&approval).to_hex())
             .finish();
         let event = self
             .supervisor
@@ -165,12 +184,14 @@ impl Follower {
             .push(self.line(JobEventType::ApprovalRequested, &approval));
         self.write(writing).await?;
         board.show(&approval);
-        self.wait_for(question, approval.id);
+        let ApprovalRequest { id, binding, .. } = approval;
+        self.wait_for(question, Asked { id, binding });
         Ok(())
     }
 
-    fn wait_for(&mut self, question: &AgentQuestion, id: ApprovalId) {
-        self.questions.insert(question.id.clone(), id.clone());
+    fn wait_for(&mut self, question: &AgentQuestion, asked: Asked) {
+        let id = asked.id.clone();
+        self.questions.insert(question.id.clone(), asked);
         let board = self.supervisor.parts.board.clone();
         self.decisions.spawn(async move { board.settled(&id).await });
     }
@@ -193,11 +214,14 @@ impl Follower {
 
     /// A question was settled, by whomever: the act is let go, or refused, and the clock runs again.
     pub(super) async fn decided(&mut self, approval: ApprovalRequest) -> Result<(), Lost> {
-        let asked = self.questions.iter().find(|(_, id)| **id == approval.id);
+        let asked = self.questions.iter().find(|(_, asked)| asked.id == approval.id);
         let Some(question) = asked.map(|(question, _)| question.clone()) else {
             return Ok(());
         };
-        self.questions.remove(&question);
+        let Some(asked) = self.questions.remove(&question) else {
+            return Ok(());
+        };
+        let unproved = self.unproved(&approval, &asked).await?;
         let now = self.supervisor.parts.clock.now();
         let mut writing = Writing::of(self.job.changed(now));
         let waits = !self.questions.is_empty() || self.calls_wait;
@@ -211,7 +235,12 @@ impl Follower {
             writing.job.metrics.approval_ms += approval.waiting_ms().unwrap_or(0);
         }
         let answer = match state {
-            ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved => Some(AgentAnswer::Allow),
+            ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved => Some(match unproved {
+                None => AgentAnswer::Allow,
+                Some(unproved) => AgentAnswer::Deny {
+                    reason: unproved.to_string(),
+                },
+            }),
             ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Failed => {
                 let reason = approval
                     .decision_reason
@@ -221,15 +250,20 @@ impl Follower {
             }
             ApprovalState::Withdrawn | ApprovalState::Pending => None,
         };
-        if state == ApprovalState::Approved {
+        if state == ApprovalState::Approved && unproved.is_none() {
             let applied = self.supervisor.parts.board.applying(&approval, &self.job.started_by);
             writing.drafts.extend(applied.events);
             writing.approvals.push(applied.change);
         }
         if is_new {
             let kind = match state {
-                ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved => {
+                ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved
+                    if unproved.is_none() =>
+                {
                     JobEventType::ApprovalApproved
+                }
+                ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved => {
+                    JobEventType::ApprovalDenied
                 }
                 ApprovalState::Denied
                 | ApprovalState::Expired
@@ -245,6 +279,29 @@ impl Follower {
             self.answer(question, answer);
         }
         Ok(())
+    }
+
+    /// Why the record does not prove a yes that the question says; none where it does, and for any other answer. Such a one
+    /// is given up, or it would be found again.
+    async fn unproved(&self, approval: &ApprovalRequest, asked: &Asked) -> Result<Option<Unproved>, Lost> {
+        let wanted = match approval.state() {
+            ApprovalState::Approved => Use::First,
+            ApprovalState::Applied | ApprovalState::AutoApproved => Use::Again,
+            ApprovalState::Pending
+            | ApprovalState::Denied
+            | ApprovalState::Expired
+            | ApprovalState::Withdrawn
+            | ApprovalState::Failed => return Ok(None),
+        };
+        let board = &self.supervisor.parts.board;
+        match board.vouch(approval, &asked.binding, wanted).await {
+            Ok(_) => Ok(None),
+            Err(VouchError::Record(error)) => Err(Lost::Unrecorded(error)),
+            Err(VouchError::Unproved(unproved)) => {
+                self.withdraw(&approval.id, &unproved.to_string()).await;
+                Ok(Some(unproved))
+            }
+        }
     }
 
     /// A call that the agent makes through us may wait for a person too: the job's clock stands still for it
@@ -272,7 +329,7 @@ impl Follower {
 
     /// The agent no longer asks.
     pub(super) async fn withdrawn(&mut self, question: &str) {
-        if let Some(id) = self.questions.get(question).cloned() {
+        if let Some(id) = self.questions.get(question).map(|asked| asked.id.clone()) {
             self.withdraw(&id, "the agent no longer asks").await;
         }
     }
@@ -280,7 +337,8 @@ impl Follower {
     /// Nobody waits for any of them.
     pub(super) async fn withdraw_all(&mut self, why: &str) {
         let unasked = std::mem::take(&mut self.unasked);
-        let all: BTreeSet<ApprovalId> = self.questions.values().cloned().chain(unasked).collect();
+        let asked = self.questions.values().map(|asked| asked.id.clone());
+        let all: BTreeSet<ApprovalId> = asked.chain(unasked).collect();
         for id in all {
             self.withdraw(&id, why).await;
         }

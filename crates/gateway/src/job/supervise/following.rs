@@ -17,6 +17,7 @@ use super::super::keeping::{Errand, Note, parts_json};
 use super::super::lifecycle::SubState;
 use super::super::session::JobSession;
 use super::super::state::Job;
+use super::asking::Asked;
 use super::course::{self, Behind, Next, Wish};
 use super::unfinished::Unfinished;
 use super::writing::{Lost, Writing};
@@ -53,7 +54,7 @@ pub(super) struct Follower {
     /// The agent's process, also when the job has ended and nobody needs it.
     pub(super) process: Option<ProcessMark>,
     /// Open questions by the agent's ids of them.
-    pub(super) questions: BTreeMap<String, ApprovalId>,
+    pub(super) questions: BTreeMap<String, Asked>,
     /// Questions of an earlier life that nobody has asked again.
     pub(super) unasked: BTreeSet<ApprovalId>,
     /// What this agent has been answered.

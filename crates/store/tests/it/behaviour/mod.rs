@@ -11,6 +11,7 @@ mod github;
 mod jobs;
 mod logins;
 mod port;
+mod proofs;
 mod prune;
 mod query;
 mod questions;

@@ -72,6 +72,11 @@ pub(crate) enum When {
 }
 
 impl House {
+    /// SQL past the store.
+    pub(crate) fn force(&self, statement: &str) {
+        self.bench.force(statement);
+    }
+
     /// Every question is a person's.
     pub(crate) fn new(agent: Arc<Fake>) -> Self {
         Self::judging(agent, |_, _| Judgement::Ask(rule("asks")))

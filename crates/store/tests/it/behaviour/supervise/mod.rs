@@ -201,6 +201,27 @@ fn a_question_that_the_agent_takes_back_disappears() {
 }
 
 #[test]
+fn a_question_that_only_the_table_calls_approved_lets_no_act_of_an_agent_go() {
+    for state in ["approved", "applied"] {
+        let house = House::new(Fake::playing(&[Step::Ask("q1", "rm -rf build"), Step::Say("well")]));
+        house.live(async |life| {
+            let job = life.start("clean").await;
+            let question = life.asked().await;
+            house.force(&format!(
+                "UPDATE approvals SET state = '{state}', version = version + 1, resolved_at_ms = created_at_ms, decided_by = 'ana'"
+            ));
+            life.ended(&job).await;
+            assert_ne!(life.approval(&question).await.state(), ApprovalState::Pending);
+            life.at_rest().await;
+        });
+        let told = house.agent.answered("q1");
+        assert!(matches!(told, Some(AgentAnswer::Deny { .. })), "{state}: {told:?}");
+        assert_eq!(house.count(EventType::ActApplied), 0, "{state}");
+        house.record_is_sound();
+    }
+}
+
+#[test]
 fn one_yes_lets_one_act_of_an_agent_go_however_often_it_asks_by_the_same_name() {
     // Once in the same life, and once in the next, which it chose itself.
     for between in [Step::Say("once more"), Step::Crash] {
