@@ -11,6 +11,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use countersign_gateway::audit::chain;
 
+use crate::sqlite::site;
 use crate::{Trouble, hex, once, random, seal};
 
 pub const FILE_NAME: &str = "record-key";
@@ -50,14 +51,19 @@ pub enum GuardedKeyError {
 }
 
 impl Key {
-    /// Reads the key, or makes one when the directory has none; not beside a record that another one sealed.
+    /// Reads the key, or makes one when the directory has none; not beside a record that another one wrote.
     pub fn load_or_create(directory: &Path) -> Result<Self, KeyError> {
         let path = directory.join(FILE_NAME);
-        let is_there = path.try_exists().unwrap_or(true);
-        if !is_there && directory.join(seal::FILE_NAME).exists() {
+        if Self::is_gone(directory) {
             return Err(KeyError::Gone { path });
         }
         Self::load_or(path, random::secret)
+    }
+
+    /// Whether a directory has a record and no longer the key that it was written with.
+    pub fn is_gone(directory: &Path) -> bool {
+        let is_there = directory.join(FILE_NAME).try_exists().unwrap_or(true);
+        !is_there && (directory.join(seal::FILE_NAME).exists() || site::holds_rows(directory))
     }
 
     /// Whether a directory has another key than this one: it was replaced, and a new record begun in it.

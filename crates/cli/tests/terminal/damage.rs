@@ -113,6 +113,12 @@ fn a_lost_key_is_not_quietly_replaced() {
         ),
     );
     assert!(!key.exists());
+    let told = stage.run(&["doctor"]).stdout;
+    assert!(
+        told.contains("the key that it was written with, `record-key`, is gone"),
+        "{told}"
+    );
+    assert!(!key.exists());
 }
 
 /// A server that was killed leaves rows that no checkpoint covers; only a server may sign them.

@@ -118,6 +118,22 @@ pub enum OpenError {
     },
 }
 
+/// Whether the record of a directory has rows; also where nobody can say.
+pub(crate) fn holds_rows(directory: &Path) -> bool {
+    let database = directory.join(FILE_NAME);
+    let is_empty = |file: &fs::Metadata| file.len() == 0;
+    if fs::metadata(&database).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |file| is_empty(&file)) {
+        return false;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let found = Connection::open_with_flags(&database, flags).and_then(|connection| {
+        let table = "SELECT 1 FROM sqlite_schema WHERE name = 'flow_events'";
+        let has_table = connection.prepare(table)?.exists([])?;
+        Ok(has_table && connection.prepare("SELECT 1 FROM flow_events")?.exists([])?)
+    });
+    found.unwrap_or(true)
+}
+
 impl OpenError {
     /// Whether all is there, and only the right to write is not.
     pub(super) fn is_unwritable(&self) -> bool {

@@ -54,6 +54,26 @@ fn a_record_rewritten_and_linked_again_breaks_on_its_checkpoint() {
 }
 
 #[test]
+fn no_key_is_made_beside_a_record_that_has_rows_whatever_else_is_gone() {
+    let without_key = |rows: u64| {
+        let bench = Bench::new();
+        fill(&bench, &bench.open(), rows);
+        for name in ["record-key", "record-sealed"] {
+            fs::remove_file(bench.path().join(name)).unwrap();
+        }
+        let opened = open_at(bench.path()).map(drop);
+        (opened, bench.path().join("record-key").exists())
+    };
+    let (refused, is_made) = without_key(1);
+    let told = refused.unwrap_err().to_string();
+    assert!(told.contains("is gone") && told.contains("put it back"), "{told}");
+    assert!(!is_made);
+    let (opened, is_made) = without_key(0);
+    opened.unwrap();
+    assert!(is_made);
+}
+
+#[test]
 fn nothing_of_pruned_rows_is_left_in_the_files() {
     let marks = |bench: &Bench| {
         let files = ["record.db", "record.db-wal"].map(|name| fs::read(bench.path().join(name)).unwrap());

@@ -10,6 +10,7 @@ use countersign_exec::{ZygoteError, obstacle_to_user, remedy_of_owner};
 use countersign_gateway::policy::effective::{CommandPolicy, SandboxMode};
 use countersign_gateway::policy::plan::RunAs;
 use countersign_store::db;
+use countersign_store::key::Key;
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ use crate::wiring;
 
 /// The user without rights that commands of a root server fall back to.
 const NOBODY: u32 = 65_534;
+/// A new key would prove nothing of what stands there.
+const KEY_IS_GONE: &str = "it has a record, and the key that it was written with, `record-key`, is gone; put that back from where you keep it";
 
 pub(super) struct Findings {
     pub(super) sources: Vec<String>,
@@ -210,7 +213,8 @@ impl StateDirectory {
             Ok(facts) if !facts.is_dir() => Some("it is no directory".to_owned()),
             Ok(_) => access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
                 .err()
-                .map(|error| format!("it cannot be read and written: {error}")),
+                .map(|error| format!("it cannot be read and written: {error}"))
+                .or_else(|| Key::is_gone(path).then(|| KEY_IS_GONE.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => path
                 .ancestors()
                 .find(|ancestor| ancestor.exists())
