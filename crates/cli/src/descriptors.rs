@@ -4,8 +4,33 @@
 use countersign_server::limits::CONNECTIONS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::start::BadUsage;
+
+/// Whoever may open fewer files runs no command: the record, the helper process and one call take half of them.
+const LEAST: u64 = 64;
 /// Kept for what is no connection: the record, commands and their streams, agents.
 const KEPT: u64 = 1_024;
+
+/// Takes what is needed to run commands at all, where the system lets us. To be asked before anything is opened: libraries
+/// that we use end the process where they cannot open a file.
+pub(crate) fn require_least() -> Result<(), BadUsage> {
+    let now = getrlimit(Resource::Nofile);
+    if !now.current.is_some_and(|current| current < LEAST) {
+        return Ok(());
+    }
+    let most = now.maximum.map_or(KEPT, |most| most.min(KEPT));
+    let more = Rlimit {
+        current: Some(most),
+        maximum: now.maximum,
+    };
+    if most >= LEAST && setrlimit(Resource::Nofile, more).is_ok() {
+        return Ok(());
+    }
+    Err(BadUsage(format!(
+        "too few files may be open at once: {most}, and commands need {LEAST} at least; raise the limit (`ulimit -n {KEPT}`, \
+         or `LimitNOFILE` of a service)"
+    )))
+}
 
 /// Takes as many as all connections need, where the system lets us. What it gives at first (1,024 as a rule) is meant
 /// for programs that know no better.

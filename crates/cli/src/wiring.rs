@@ -35,6 +35,7 @@ pub(crate) struct Launchpad {
 
 impl Launchpad {
     pub(crate) fn prepare() -> anyhow::Result<Self> {
+        crate::descriptors::require_least()?;
         first::step_aside().context("cannot leave the place of the first process")?;
         Self::on(crate::private::directories(uid() == 0)?)
     }

@@ -36,6 +36,7 @@ mod places;
 mod privacy;
 mod prompt;
 
+mod descriptors;
 mod pressure;
 mod trees;
 

@@ -55,6 +55,7 @@ struct Outcome {
 }
 
 pub(crate) fn run(demo: &Demo) -> anyhow::Result<ExitCode> {
+    crate::descriptors::require_least()?;
     // Removed when all else is gone.
     let place = Place::make()?;
     let launchpad = Launchpad::on(place.directories()?)?;
