@@ -15,7 +15,7 @@ const KEPT: u64 = 1_024;
 /// that we use end the process where they cannot open a file.
 pub(crate) fn require_least() -> Result<(), BadUsage> {
     let now = getrlimit(Resource::Nofile);
-    if !now.current.is_some_and(|current| current < LEAST) {
+    if now.current.is_none_or(|current| current >= LEAST) {
         return Ok(());
     }
     let most = now.maximum.map_or(KEPT, |most| most.min(KEPT));
