@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use countersign_exec::Directories;
+use countersign_exec::{Directories, Temporaries};
 
 use crate::start::BadUsage;
 
@@ -20,32 +20,25 @@ const CACHE_DIR: &str = "COUNTERSIGN_CACHE_DIR";
 /// Makes the directories this process's commands will use.
 pub(crate) fn directories(is_root: bool) -> anyhow::Result<Directories> {
     let mode = if is_root { PASSABLE } else { PRIVATE };
-    let temporary = temporary(mode)?;
-    let homes = homes(is_root, &temporary, mode)?;
+    let base = fs::canonicalize(std::env::temp_dir()).context("there is no directory for temporary files")?;
+    let temporary = Temporaries::make(&base, crate::wiring::uid())?;
+    let homes = homes(is_root, temporary.path(), mode)?;
     Ok(Directories { homes, temporary })
 }
 
 /// The same below one directory, which takes everything with it when it goes.
 pub(crate) fn directories_within(base: &Path, is_root: bool) -> anyhow::Result<Directories> {
     let mode = if is_root { PASSABLE } else { PRIVATE };
-    let make = |name: &str| {
-        let path = base.join(name);
-        let made = fs::DirBuilder::new().mode(mode).create(&path);
-        made.with_context(|| format!("cannot make `{}`", path.display()))?;
-        Ok::<_, anyhow::Error>(path)
-    };
-    Ok(Directories {
-        homes: make("homes")?,
-        temporary: make("temporary")?,
-    })
+    let homes = base.join("homes");
+    let made = fs::DirBuilder::new().mode(mode).create(&homes);
+    made.with_context(|| format!("cannot make `{}`", homes.display()))?;
+    let temporary = Temporaries::make(base, crate::wiring::uid())?;
+    Ok(Directories { homes, temporary })
 }
 
 /// A directory of our own among the temporary ones; whoever asks for it removes it.
 pub(crate) fn temporary_base(is_root: bool) -> anyhow::Result<PathBuf> {
-    temporary(if is_root { PASSABLE } else { PRIVATE })
-}
-
-fn temporary(mode: u32) -> anyhow::Result<PathBuf> {
+    let mode = if is_root { PASSABLE } else { PRIVATE };
     let base = fs::canonicalize(std::env::temp_dir()).context("there is no directory for temporary files")?;
     let own = std::process::id();
     for attempt in 0..100 {

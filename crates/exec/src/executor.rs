@@ -29,6 +29,7 @@ use crate::pool::{Directories, Keeper, Pool, StartError};
 use crate::profile::Unseen;
 use crate::runner::{ProgramRef, Script};
 use crate::running::{self, Followed, Pipes, Spare};
+use crate::temporary::TemporaryError;
 use crate::{environment, identity, profile, runner};
 
 /// Runs plans through keepers.
@@ -50,7 +51,7 @@ impl SandboxExecutor {
     /// program is started again with `words`, which must lead to [`Self::be_zygote`].
     pub fn start_zygote(directories: &Directories, words: Vec<OsString>) -> Result<Zygote, ZygoteError> {
         let options = Options {
-            temp_base: Some(directories.temporary.clone()),
+            temp_base: Some(directories.temporary.path().to_owned()),
             namespaces: true,
             runner: Some(runner::run),
         };
@@ -251,6 +252,9 @@ fn unavailable(error: &StartError) -> Refusal {
         let message =
             "the working directory was moved or replaced while the command was being prepared; nothing was run";
         return Refusal::new(ErrorCode::CwdNotFound, message);
+    }
+    if let StartError::Temporary(replaced @ TemporaryError::Replaced { .. }) = error {
+        return Refusal::new(ErrorCode::SandboxUnavailable, replaced.to_string());
     }
     // Nor this; and whoever can start the server anew should know that it helps.
     if let StartError::Keeper(ZygoteError::Gone | ZygoteError::Wire(_)) = error {

@@ -11,6 +11,7 @@ mod pool;
 mod profile;
 mod running;
 mod steering;
+mod temporary;
 
 mod environment;
 mod identity;
@@ -30,3 +31,4 @@ pub use identity::{
 pub use machine::Machine;
 pub use pool::Directories;
 pub use steering::git_directory;
+pub use temporary::{Temporaries, TemporaryError};

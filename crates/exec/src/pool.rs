@@ -4,10 +4,10 @@
 //! that. So a profile that is used gets a second keeper in time.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use countersign_gateway::policy::effective::Layer;
 use countersign_sandbox::directory::Seen;
-use countersign_sandbox::emptying::{self, empty};
 use countersign_sandbox::mounted::Mounted;
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
 use sha2::{Digest, Sha256};
@@ -26,6 +25,7 @@ use tokio::net::unix::pipe;
 use crate::homes::Inhabited;
 use crate::profile::{self, Unseen};
 use crate::running::Emptied;
+use crate::temporary::{PRIVATE, Temporaries, Temporary, TemporaryError};
 
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
@@ -35,8 +35,6 @@ const REST: Duration = Duration::from_millis(2);
 const SECOND_AFTER: usize = 4;
 /// Profiles that are remembered though none of their keepers waits.
 const PROFILES_MAX: usize = 64;
-/// Rights to what is its user's alone.
-const PRIVATE: u32 = 0o700;
 
 /// Where private directories are made.
 #[derive(Clone, Debug)]
@@ -44,7 +42,7 @@ pub struct Directories {
     /// One home per workspace and user, kept between calls.
     pub homes: PathBuf,
     /// One temporary directory per keeper, emptied after each call; gone with the server.
-    pub temporary: PathBuf,
+    pub temporary: Temporaries,
 }
 
 /// Why the sandbox could not be had.
@@ -52,6 +50,8 @@ pub struct Directories {
 pub(crate) enum StartError {
     #[error("cannot make the private directory `{}`", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    #[error("cannot make a temporary directory")]
+    Temporary(#[from] TemporaryError),
     #[error("cannot make a sandbox")]
     Keeper(#[source] ZygoteError),
     #[error("cannot talk to the sandbox")]
@@ -130,7 +130,9 @@ impl Pool {
             renewals_told: AtomicU64::new(0),
             mounted: Mounted::watch(),
             generation: AtomicU64::new(0),
-            private: Arc::new([directories.homes.clone(), directories.temporary.clone()]),
+            private: std::iter::once(directories.homes.clone())
+                .chain(directories.temporary.shared())
+                .collect(),
             directories,
             next: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -190,12 +192,12 @@ impl Pool {
         if keeper.tmp.restore().is_err() {
             return Self::discard(keeper);
         }
-        if directory::is_empty(keeper.tmp.opened.as_fd()).unwrap_or(false) {
+        if keeper.tmp.is_empty().unwrap_or(false) {
             return self.keep(keeper);
         }
         let pool = self.clone();
         tokio::task::spawn_blocking(move || {
-            if empty(&keeper.tmp.path).is_ok() {
+            if keeper.tmp.empty().is_ok() {
                 pool.keep(keeper);
             }
         });
@@ -280,8 +282,8 @@ impl Pool {
 
     fn make(&self, profile: Profile, unseen: &Unseen) -> Result<Keeper, StartError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.directories.temporary.join(format!("tmp-{number}"));
-        let tmp = Temporary::make(path, profile.identity.as_ref())?;
+        let temporary = &self.directories.temporary;
+        let tmp = temporary.add(format!("tmp-{number}"), profile.identity.as_ref())?;
         let home = self.directories.homes.join(home_name(&profile));
         let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()).map(drop))?;
         let mut complete = Profile {
@@ -289,7 +291,8 @@ impl Pool {
             tmp: Some(tmp.path.clone()),
             ..profile.clone()
         };
-        complete.seen.push(seen(&tmp.path, tmp.opened.as_fd())?);
+        let seen_tmp = tmp.seen().map_err(|error| not_made(&tmp.path, error))?;
+        complete.seen.push(seen_tmp);
         complete.seen.push(seen(&home, unlinked(&home)?.as_fd())?);
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper);
         self.tell_of_renewals();
@@ -331,37 +334,6 @@ impl Pool {
 
     fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The temporary directory of one keeper. It goes with it, and with one that could not be made.
-pub(crate) struct Temporary {
-    pub(crate) path: PathBuf,
-    /// After each call it is looked into.
-    opened: File,
-}
-
-impl Temporary {
-    fn make(path: PathBuf, identity: Option<&Identity>) -> Result<Self, StartError> {
-        let made = private_directory(&path, identity)?;
-        match File::open(itself(&made)) {
-            Ok(opened) => Ok(Self { path, opened }),
-            Err(source) => Err(StartError::Directory { path, source }),
-        }
-    }
-
-    /// Its rights are those that it was made with, whatever a command made of them.
-    fn restore(&self) -> io::Result<()> {
-        if self.opened.metadata()?.permissions().mode() & 0o7777 == PRIVATE {
-            return Ok(());
-        }
-        self.opened.set_permissions(fs::Permissions::from_mode(PRIVATE))
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = emptying::remove(&self.path);
     }
 }
 
@@ -456,12 +428,12 @@ mod tests {
     #[test]
     fn a_keeper_that_cannot_be_made_leaves_no_temporary_directory() {
         let base = tempfile::tempdir().unwrap();
+        let uid = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap());
         let directories = Directories {
             homes: base.path().join("homes"),
-            temporary: base.path().join("temporary"),
+            temporary: Temporaries::make(&base.path().canonicalize().unwrap(), uid).unwrap(),
         };
         fs::create_dir(&directories.homes).unwrap();
-        fs::create_dir(&directories.temporary).unwrap();
         let zygote = Zygote::start(Options {
             temp_base: None,
             namespaces: false,
@@ -471,6 +443,6 @@ mod tests {
         let nothing: Arc<[PathBuf]> = Arc::new([]);
         let unseen = pool.unseen(&nothing).unwrap();
         assert!(matches!(pool.make(nonsense(), &unseen), Err(StartError::Keeper(_))));
-        assert_eq!(fs::read_dir(&directories.temporary).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(directories.temporary.path()).unwrap().count(), 0);
     }
 }

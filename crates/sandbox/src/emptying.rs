@@ -59,6 +59,28 @@ pub fn remove(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
+/// The same for a directory that no link leads to, not even further up, and then for the one that it lies in, unless
+/// something else does.
+pub(crate) fn remove_unlinked(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let opened = crate::directory::open_unlinked(above)?;
+    remove(
+        &Path::new("/proc/self/fd")
+            .join(opened.as_raw_fd().to_string())
+            .join(name),
+    )?;
+    let (Some(around), Some(name)) = (above.parent(), above.file_name()) else {
+        return Ok(());
+    };
+    let around = crate::directory::open_unlinked(around)?;
+    match unlinkat(&around, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn directory(access: OFlags) -> OFlags {
     access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }

@@ -32,7 +32,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How keepers are made.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Removed with everything in it when the server is gone, however it went.
+    /// Removed with everything in it when the server is gone, however it went; so is the directory it lies in, where
+    /// nothing else does.
     pub temp_base: Option<PathBuf>,
     /// False keeps to layers that need no namespace, for machines where they do harm.
     pub namespaces: bool,

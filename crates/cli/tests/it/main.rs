@@ -35,6 +35,7 @@ mod mounted;
 mod places;
 mod privacy;
 mod prompt;
+mod temporary;
 
 mod descriptors;
 mod pressure;

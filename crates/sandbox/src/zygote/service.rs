@@ -205,7 +205,7 @@ impl Service<'_> {
     fn close(&mut self) {
         self.reap(Patience::Block);
         if let Some(base) = &self.options.temp_base {
-            let _ = emptying::remove(base);
+            let _ = emptying::remove_unlinked(base);
         }
     }
 }
