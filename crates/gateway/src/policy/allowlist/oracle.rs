@@ -56,10 +56,10 @@ const FRAGMENTS: [&str; 253] = [
 
 /// Lines to start from; each is changed in a few places.
 #[rustfmt::skip]
-const SEEDS: [&str; 53] = [
+const SEEDS: [&str; 55] = [
     "ls # ; id", "ls 'id;id' \"id;id\"", "ls \"a\\$(id)\" '`id`'", "ls \\`id\\` \\$\\(id\\)",
     "ls <<'E'\n$(id)\nE\nls", "ls <<E\n\\$(id) id\nE\nls", "ls <<E\nid\nE",
-    "ls <<-E\n\tid\n\tE\nls", "for f in id; do ls \"$f\"; done",
+    "ls <<-E\n\tid\n\tE\nls", "ls <<E <<'F'\nid\nE\n$(id)\nF\nls", "ls <<E; ls <<-'F'\nid\nE\n\tid\n\tF\nls", "for f in id; do ls \"$f\"; done",
     "case id in id) ls;; 'id') git;; esac", "f() { ls id; }; f id", "x='id'; ls $x",
     "a=(id 'id' [3]=id); ls ${a[1]}", "ls $'id\\'id' id", "ls \\$'a' 'id'", "ls $$'a' 'id'",
     "ls \"${x:-id}\" ${x:-'id'}", "ls \"${x:-a b}\"; ls 'id'", "[[ id == i* && -n id ]]",

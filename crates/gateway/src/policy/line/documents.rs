@@ -185,8 +185,20 @@ impl Reader<'_> {
         Some(length)
     }
 
-    /// `<<TAG`, the rest of its line, and the lines up to the tag.
+    /// `<<TAG`, the rest of its line, and the lines up to the tag; the same for each tag of that line, in their order.
     fn document(&mut self) -> Option<()> {
+        let mut tags = vec![self.tag()?];
+        self.rest_of_line(&mut tags)?;
+        for tag in &tags {
+            self.lines_up_to(tag)?;
+        }
+        self.tags.extend(tags.iter().map(|tag| tag.place));
+        self.line = self.at;
+        self.is_between = true;
+        Some(())
+    }
+
+    fn tag(&mut self) -> Option<Tag> {
         let rest = &self.text[self.at + 2..];
         let (strips_tabs, rest) = rest.strip_prefix('-').map_or((false, rest), |rest| (true, rest));
         let rest = rest.trim_start_matches([' ', '\t']);
@@ -194,45 +206,56 @@ impl Reader<'_> {
         let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"'));
         let written = rest.strip_prefix(['\'', '"']).unwrap_or(rest);
         let behind = written.trim_start_matches(is_name_part);
-        let tag = &written[..written.len() - behind.len()];
+        let name = &written[..written.len() - behind.len()];
         let behind = match quote {
             Some(quote) => behind.strip_prefix(quote)?,
             None => behind,
         };
-        if tag.is_empty() || !behind.starts_with([' ', '\t', '\n', ';', '|', '&', '>']) {
+        if name.is_empty() || !behind.starts_with([' ', '\t', '\n', ';', '|', '&', '>']) {
             return None;
         }
         self.at = self.text.len() - behind.len();
-        self.rest_of_line()?;
+        Some(Tag {
+            name: name.to_owned(),
+            place,
+            is_quoted: quote.is_some(),
+            strips_tabs,
+        })
+    }
+
+    fn lines_up_to(&mut self, tag: &Tag) -> Option<()> {
         loop {
             let (line, rest) = self.text[self.at..]
                 .split_once('\n')
                 .unwrap_or((&self.text[self.at..], ""));
             self.at = self.text.len() - rest.len();
-            let found = if strips_tabs {
-                line.trim_start_matches('\t')
-            } else {
-                line
+            let found = match tag.strips_tabs {
+                true => line.trim_start_matches('\t'),
+                false => line,
             };
-            if found == tag {
-                break;
+            if found == tag.name {
+                return Some(());
             }
             // Bash joins the lines of a document that expands while it looks for the end.
-            if rest.is_empty() || quote.is_none() && line.ends_with('\\') {
+            if rest.is_empty() || !tag.is_quoted && line.ends_with('\\') {
                 return None;
             }
         }
-        self.tags.push(place);
-        self.line = self.at;
-        self.is_between = true;
-        Some(())
     }
 
     /// Reads up to the line behind a tag, where the document begins if nothing is open at the end of this one.
-    fn rest_of_line(&mut self) -> Option<()> {
+    fn rest_of_line(&mut self, tags: &mut Vec<Tag>) -> Option<()> {
         loop {
             let start = self.at;
-            if self.text[start..].starts_with("<<") {
+            let rest = &self.text[start..];
+            if rest.starts_with("<<") && !rest.starts_with("<<<") {
+                if tags.len() == TAGS_MAX {
+                    return None;
+                }
+                tags.push(self.tag()?);
+                continue;
+            }
+            if rest.starts_with("<<") {
                 return None;
             }
             self.step()?;
@@ -243,6 +266,18 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Documents that one line may begin.
+const TAGS_MAX: usize = 8;
+
+/// What a document ends with.
+struct Tag {
+    name: String,
+    /// Where it is written.
+    place: usize,
+    is_quoted: bool,
+    strips_tabs: bool,
 }
 
 fn is_name_part(c: char) -> bool {

@@ -136,7 +136,7 @@ fn beyond_the_parser(text: &str) -> Option<&'static str> {
         Some("`select`")
     } else if has("case") {
         // Its `)` is taken for the end of a substitution or subshell around it.
-        Some("`case` here")
+        Some("`case` inside parentheses (in `$(…)` write its patterns as `(a)`, and `{ …; }` for `(…)`)")
     } else if has("for") && text.contains('{') {
         Some("`for` with braces")
     } else if text.contains("[[") && text.contains(')') {
@@ -209,7 +209,10 @@ fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
             None
         };
         let Some(end) = end else {
-            return Err(unreadable(at, "this here-document"));
+            return Err(unreadable(
+                at,
+                "this here-document (write `<<'END'`, then its text from the next line on, and `END` alone on a line)",
+            ));
         };
         // What stands in a quoted document is text.
         let tag = text[from..].trim_start_matches(['-', ' ', '\t']);

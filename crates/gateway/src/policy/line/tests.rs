@@ -242,9 +242,19 @@ fn text_that_cannot_be_read_is_refused() {
     check("for x in a; { ls; }", "`for` with braces cannot be read safely");
     check(
         "ls $(for x in 1; do case $x in 1) ls;; esac; done)",
-        "`case` here cannot be read",
+        "`case` inside parentheses (in `$(…)` write its patterns as `(a)`, and `{ …; }` for `(…)`) cannot be read safely (line 1, column",
     );
-    check("(case x in x) ls;; esac)", "`case` here cannot be read");
+    check("(case x in x) ls;; esac)", "`case` inside parentheses");
+    for advised in [
+        "ls $(case x in (a) ls;; (b|c) ls;; esac)",
+        "{ case x in x) ls;; esac; }",
+    ] {
+        assert!(read(advised, Limits::STANDARD).is_ok(), "{advised}");
+    }
+    check(
+        "cat <<A $(cat <<B\nx\nA\nid\nB\n)",
+        "this here-document (write `<<'END'`, then its text from the next line on, and `END` alone on a line) cannot be read safely (line 1, column 5)",
+    );
     check("f() [[ a ]]", "`[[` with these parentheses cannot be read");
     check("[[ a == @(a|b) ]]", "`[[` with these parentheses cannot be read");
     check("99999999999999999999>x ls", "a descriptor that does not exist");

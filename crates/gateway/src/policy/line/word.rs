@@ -27,6 +27,16 @@ pub(super) struct Parts {
     pub(super) assigned: Vec<String>,
     /// What this reader does not understand.
     pub(super) odd: Vec<&'static str>,
+    /// The word in one plain form. Where it is odd, this is of no use.
+    pub(super) restated: Vec<Restated>,
+}
+
+/// A piece of a word that is written anew.
+#[derive(Debug)]
+pub(super) enum Restated {
+    Text(String),
+    /// A substitution, by its place among the programs.
+    Program(usize),
 }
 
 #[derive(Debug)]
@@ -87,6 +97,13 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
 
 const OPERATORS: &str = ";&|()<> \t\n";
 
+const PROCESS: &str = "a process substitution inside a word";
+
+/// A text of which every character stands for itself.
+pub(super) fn single_quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     End,
@@ -110,12 +127,17 @@ impl Reader<'_> {
                 '$' => self.dollar(Quotes::None),
                 '`' => self.backquoted(Quotes::None),
                 '<' | '>' if self.peek(1) == Some('(') => {
-                    self.odd("a process substitution inside a word");
+                    self.odd(PROCESS);
                     self.text(c);
                 }
                 _ => {
                     if refused(c) {
                         self.odd("text that bash may split in another place");
+                    }
+                    // What is a blank or a letter beyond ASCII is the locale's to say.
+                    match c.is_ascii() {
+                        true => self.restate(&c.to_string()),
+                        false => self.restate_quoted(&c.to_string()),
                     }
                     self.text(c);
                 }
@@ -129,6 +151,7 @@ impl Reader<'_> {
             match c {
                 '\\' => match self.peek(1) {
                     Some(next @ ('$' | '`' | '\\')) => {
+                        self.restate(&format!("\\{next}"));
                         self.quoted(&next.to_string());
                         self.at += 2;
                     }
@@ -136,11 +159,21 @@ impl Reader<'_> {
                         self.odd("a continued line in a here-document");
                         self.at += 2;
                     }
-                    Some(_) | None => self.text(c),
+                    Some(_) | None => {
+                        self.restate("\\\\");
+                        self.text(c);
+                    }
                 },
                 '$' => self.dollar(Quotes::Double),
                 '`' => self.backquoted(Quotes::Double),
-                _ => self.text(c),
+                '"' => {
+                    self.restate("\\\"");
+                    self.text(c);
+                }
+                _ => {
+                    self.restate(&c.to_string());
+                    self.text(c);
+                }
             }
         }
     }
@@ -148,7 +181,13 @@ impl Reader<'_> {
     fn escaped(&mut self) {
         match self.peek(1) {
             Some('\n') => {}
-            Some(c) => self.quoted(&c.to_string()),
+            Some(c) => {
+                match c.is_ascii() {
+                    true => self.restate(&format!("\\{c}")),
+                    false => self.restate_quoted(&c.to_string()),
+                }
+                self.quoted(&c.to_string());
+            }
             None => self.odd("a backslash at the end of a word"),
         }
         self.at += 2;
@@ -159,6 +198,7 @@ impl Reader<'_> {
         match (start..self.chars.len()).find(|i| self.chars[*i] == '\'') {
             Some(end) => {
                 let text: String = self.chars[start..end].iter().collect();
+                self.restate_quoted(&text);
                 self.quoted(&text);
                 self.at = end + 1;
             }
@@ -168,19 +208,27 @@ impl Reader<'_> {
 
     fn double_quoted(&mut self) {
         self.at += 1;
+        self.restate("\"");
         self.quoted("");
         loop {
             match self.peek(0) {
                 None => return self.stop("a quote without its end"),
                 Some('"') => {
+                    self.restate("\"");
                     self.at += 1;
                     return;
                 }
                 Some('\\') => {
                     match self.peek(1) {
                         Some('\n') => {}
-                        Some(next @ ('$' | '`' | '"' | '\\')) => self.quoted(&next.to_string()),
-                        Some(next) => self.quoted(&format!("\\{next}")),
+                        Some(next @ ('$' | '`' | '"' | '\\')) => {
+                            self.restate(&format!("\\{next}"));
+                            self.quoted(&next.to_string());
+                        }
+                        Some(next) => {
+                            self.restate(&format!("\\\\{next}"));
+                            self.quoted(&format!("\\{next}"));
+                        }
                         None => return self.stop("a quote without its end"),
                     }
                     self.at += 2;
@@ -188,6 +236,7 @@ impl Reader<'_> {
                 Some('$') => self.dollar(Quotes::Double),
                 Some('`') => self.backquoted(Quotes::Double),
                 Some(c) => {
+                    self.restate(&c.to_string());
                     self.quoted(&c.to_string());
                     self.at += 1;
                 }
@@ -227,11 +276,7 @@ impl Reader<'_> {
         if quotes == Quotes::Double && text.contains(['"', '\\']) {
             self.odd("quotes in backquotes inside quotes");
         }
-        self.out.programs.push(Nested {
-            text,
-            index: Some(start).filter(|_| verbatim),
-        });
-        self.expansion(Expansion::Value);
+        self.program(text, Some(start).filter(|_| verbatim));
         self.at = at + 1;
     }
 
@@ -260,6 +305,30 @@ impl Reader<'_> {
 
     fn expansion(&mut self, expansion: Expansion) {
         self.out.parts.push(Part::Expansion(expansion));
+    }
+
+    fn program(&mut self, text: String, index: Option<usize>) {
+        self.out.restated.push(Restated::Program(self.out.programs.len()));
+        self.out.programs.push(Nested { text, index });
+        self.expansion(Expansion::Value);
+    }
+
+    fn restate(&mut self, added: &str) {
+        match self.out.restated.last_mut() {
+            Some(Restated::Text(text)) => text.push_str(added),
+            Some(Restated::Program(_)) | None => self.out.restated.push(Restated::Text(added.to_owned())),
+        }
+    }
+
+    /// Outside of double quotes.
+    fn restate_quoted(&mut self, text: &str) {
+        self.restate(&single_quoted(text));
+    }
+
+    /// What stands from a place up to here, in which nothing can be read in two ways.
+    fn restate_from(&mut self, start: usize) {
+        let written: String = self.chars[start..self.at].iter().collect();
+        self.restate(&written);
     }
 
     fn odd(&mut self, what: &'static str) {

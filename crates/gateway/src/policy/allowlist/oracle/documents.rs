@@ -22,9 +22,10 @@ const AROUND: [&str; 84] = [
 ];
 
 #[rustfmt::skip]
-const OPENINGS: [&str; 20] = [
+const OPENINGS: [&str; 26] = [
     "<<'E'\n", "<<'E'\n", "<<'E'\n", " <<E\n", "<<E\n", " <<\"E\"\n", "<<-E\n", "<<-'E'\n", " <<'E' > o\n", " <<'E' | ls\n", " <<E && ls\n", " <<'E' \"a\"\n", " <<'E' \"$x\"; ls\n",
     "<<'E' <<'F'\n", "<<'E' \\\n", "<<'E' #\n", "<<E \"\n", "<<\\E\n", "<<E'F'\n", "\"$(ls <<'E'\n",
+    " <<E; ls <<'F'\n", " <<'E' <<E\n", " <<'F' > o && ls <<-E\n", " <<F | ls <<'E'; ls\n", " 3<<'E' <<\"F\" x\n", "<<'E'<<F\n",
 ];
 
 #[rustfmt::skip]
@@ -32,7 +33,7 @@ const LINES: [&str; 24] = [
     "id\n", "id\n", "; id\n", "$(id)\n", "`id`\n", "\\$(id)\n", "$(ls)\n", "'", "\"", "'\n", "\"\n", "(\n", ")\n", "\\\n", "x\\\n", "E\n", "E", " E\n", "\tE\n", "EE\n", "<<E\n", "<<'F'\n", "F\n", "#",
 ];
 
-const ENDS: [&str; 9] = [
+const ENDS: [&str; 12] = [
     "\nE\n",
     "\nE\n",
     "\nE\n",
@@ -42,6 +43,9 @@ const ENDS: [&str; 9] = [
     "E\n)\"",
     "\nE\n)\"\n",
     "\nE\nF\n",
+    "\nE\nid\nF\n",
+    "\nF\n; id\nE\n",
+    "\nE\nid\nE\n",
 ];
 
 pub(super) fn line() -> impl Strategy<Value = String> {

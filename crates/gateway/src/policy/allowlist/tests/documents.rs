@@ -22,6 +22,10 @@ fn documents_are_text_wherever_their_place_is_certain() {
         "ls \\\n  -l; cat <<< \"a <<X\"; cat > a <<'EOF'\nx\nEOF",
         "cat<<EOF\na $(ls) `ls` ${x:-y} \\$(id)\nEOF\ncat<<EOF\nb\nEOF",
         "set -e\ngit commit -m \"a \\\"b\\\" \\$c\"\ncat > a <<'EOF'\nx\nEOF\ngit log",
+        "cat <<A <<B\nx\nA\nid\nB",
+        "cat <<A; cat <<B\nx\nA\nid\nB",
+        "cat <<'A' > a && cat <<-B > b; ls\nid $(id)\nB\nA\n\tid\n\tB\nls",
+        "cat 3<<'E' <<'E'\nid\nE\n$(id)\nE\nls",
         "ls a\\ b \\; \\(; ls *.[ch] {a,b} ~/x; cat <<'EOF'\nx\nEOF",
     ] {
         accepted("ls,cat,git,head", line);
@@ -36,6 +40,9 @@ fn what_stands_around_documents_is_seen() {
         ("cat <<A\nx\nA\ncat <<B\n$(id)\nB", "(line 5, column 3)"),
         ("cat <<'A'\né\nA\ncat <<'B'\né\nB\nls \"$(id)\"", "(line 7, column 7)"),
         ("cat <<'A'\nx\nA\ncat <<'B' | id\ny\nB", "(line 4, column 13)"),
+        ("cat <<'A' <<B\nx\nA\n$(id)\nB", "(line 4, column 3)"),
+        ("cat <<'A' <<'B'\nx\nA\ny\nB\nid", "(line 6, column 1)"),
+        ("cat <<A <<A\nA\nx\nA\nid", "(line 5, column 1)"),
         ("# x\nls $(id); cat <<'B'\ny\nB", "(line 2, column 6)"),
     ] {
         refused("ls,cat", line, &format!("`id` is not on the allowlist {column}"));
@@ -45,8 +52,11 @@ fn what_stands_around_documents_is_seen() {
 #[test]
 fn documents_whose_place_is_not_certain_are_refused() {
     for line in [
-        "cat <<A <<B\nx\nA\nid\nB",
-        "cat <<A; cat <<B\nx\nA\nid\nB",
+        "cat <<A <<B\nx\nA\nid",
+        "cat <<A <<B\nx\nB\nid\nA",
+        "cat <<A <<<x <<B\nx\nA\nid\nB",
+        "cat <<A $(cat <<B\nx\nA\nid\nB\n)",
+        "cat <<A <<'B'C\nx\nA\nid\nBC",
         "cat <<A \"\nA\nid\n\"\nA",
         "cat <<A $(ls\nA\nid\n)\nA",
         "cat <<A \\\n x\nA\nid\nA",

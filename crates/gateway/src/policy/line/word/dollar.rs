@@ -1,6 +1,6 @@
 //! What follows a dollar sign in a word.
 
-use super::{Expansion, Nested, Part, Quotes, Reader, Until, escapes};
+use super::{Expansion, PROCESS, Part, Quotes, Reader, Until, escapes};
 
 /// Transformations that only change or describe a value. `P` is missing on purpose: it expands the
 /// value as a prompt, and prompts run commands.
@@ -9,6 +9,13 @@ const TRANSFORMATIONS: &str = "UuLQEAaKk";
 /// Behind a name, what leaves nothing but the digits of its value.
 pub(in crate::policy::line) const DIGITS_ONLY: &str = "//[^0-9]/}";
 
+/// Whether a word follows what was read of `${…}`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operand {
+    Follows,
+    None,
+}
+
 impl Reader<'_> {
     pub(super) fn dollar(&mut self, quotes: Quotes) {
         match (self.peek(1), quotes) {
@@ -16,6 +23,7 @@ impl Reader<'_> {
             (Some('"'), Quotes::None) => {
                 // A translated string: what it becomes depends on message catalogues.
                 self.expansion(Expansion::Value);
+                self.restate("$");
                 self.at += 1;
                 self.double_quoted();
             }
@@ -24,10 +32,12 @@ impl Reader<'_> {
             (Some('['), _) => self.stop("`$[`"),
             (Some(c), _) if is_name_start(c) => {
                 self.at += 1;
-                self.name();
+                let name = self.name();
+                self.restate(&format!("${{{name}}}"));
                 self.expansion(Expansion::Value);
             }
             (Some(c), _) if is_special(c) => {
+                self.restate(&format!("${{{c}}}"));
                 self.expansion(if "#?$".contains(c) {
                     Expansion::Number
                 } else {
@@ -35,8 +45,12 @@ impl Reader<'_> {
                 });
                 self.at += 2;
             }
-            (Some(_) | None, Quotes::None) => self.text('$'),
+            (Some(_) | None, Quotes::None) => {
+                self.restate("\\$");
+                self.text('$');
+            }
             (Some(_) | None, Quotes::Double) => {
+                self.restate("\\$");
                 self.quoted("$");
                 self.at += 1;
             }
@@ -57,7 +71,10 @@ impl Reader<'_> {
             return self.stop("a quote without its end");
         }
         match escapes::decode(&self.chars[start..end]) {
-            Some(text) => self.quoted(&text),
+            Some(text) => {
+                self.restate_quoted(&text);
+                self.quoted(&text);
+            }
             None => {
                 self.odd("an escape in `$'…'` that is not understood");
                 self.expansion(Expansion::Value);
@@ -74,7 +91,8 @@ impl Reader<'_> {
         };
         if self.chars.get(open + 1) == Some(&'(') {
             if self.skip_parenthesis(open + 1) == close.checked_sub(1) {
-                let text = self.chars[open + 2..close - 1].iter().collect();
+                let text: String = self.chars[open + 2..close - 1].iter().collect();
+                self.restate(&format!("$(({text}))"));
                 self.out.arithmetic.push(text);
                 self.expansion(Expansion::Number);
                 self.at = close + 1;
@@ -82,15 +100,22 @@ impl Reader<'_> {
             }
             self.odd("`$((` that is no arithmetic");
         }
-        self.out.programs.push(Nested {
-            text: self.chars[open + 1..close].iter().collect(),
-            index: Some(open + 1),
-        });
-        self.expansion(Expansion::Value);
+        self.program(self.chars[open + 1..close].iter().collect(), Some(open + 1));
         self.at = close + 1;
     }
 
     fn brace(&mut self, quotes: Quotes) {
+        let start = self.at;
+        if self.parameter_expansion() == Operand::Follows {
+            self.restate_from(start);
+            self.operand(quotes);
+        } else {
+            self.restate_from(start);
+        }
+    }
+
+    /// Reads `${…}`, up to where its operand begins if it has one.
+    fn parameter_expansion(&mut self) -> Operand {
         self.at += 2;
         if self.peek(0) == Some('#') && self.peek(1).is_some_and(|c| c != '}') {
             self.expansion(Expansion::Number);
@@ -100,36 +125,40 @@ impl Reader<'_> {
             } else {
                 self.stop("a length that is not understood");
             }
-            return;
+            return Operand::None;
         }
         self.expansion(Expansion::Value);
         let Some(name) = self.parameter() else {
-            return self.stop("a parameter expansion that is not understood");
+            self.stop("a parameter expansion that is not understood");
+            return Operand::None;
         };
         if self.keeps_digits_only(&name) {
             self.at += DIGITS_ONLY.len();
             self.out.parts.pop();
-            return self.out.parts.push(Part::Expansion(Expansion::Digits));
+            self.out.parts.push(Part::Expansion(Expansion::Digits));
+            return Operand::None;
         }
         let colon = usize::from(self.peek(0) == Some(':'));
         match (self.peek(0), self.peek(colon)) {
-            (Some('}'), _) => {
-                self.at += 1;
-                return;
+            (Some('}'), _) => self.at += 1,
+            (_, Some('-' | '?' | '+')) => {
+                self.at += colon + 1;
+                return Operand::Follows;
             }
-            (_, Some('-' | '?' | '+')) => self.at += colon + 1,
             (_, Some('=')) => {
                 self.at += colon + 1;
                 self.out.assigned.push(name);
+                return Operand::Follows;
             }
-            (Some(':'), _) => return self.substring(),
-            (Some('@'), _) => return self.transformation(),
-            (Some('#' | '%' | '/' | '^' | ','), _) => self.at += 1,
-            (Some(_) | None, _) => {
-                return self.stop("a parameter expansion that is not understood");
+            (Some(':'), _) => self.substring(),
+            (Some('@'), _) => self.transformation(),
+            (Some('#' | '%' | '/' | '^' | ','), _) => {
+                self.at += 1;
+                return Operand::Follows;
             }
+            (Some(_) | None, _) => self.stop("a parameter expansion that is not understood"),
         }
-        self.operand(quotes);
+        Operand::None
     }
 
     /// Whether one value stands before `//[^0-9]/}`, and no list of values.
@@ -214,9 +243,12 @@ impl Reader<'_> {
                     Some('\'' | '"' | '\\') => {
                         return self.stop("quotes in an expansion inside quotes");
                     }
+                    // A pattern, its replacement and a message are read as if no quotes stood around them.
+                    Some('<' | '>') if self.peek(1) == Some('(') => return self.stop(PROCESS),
                     Some('$') => self.dollar(quotes),
                     Some('`') => self.backquoted(quotes),
                     Some(c) => {
+                        self.restate(&c.to_string());
                         self.quoted(&c.to_string());
                         self.at += 1;
                     }
@@ -224,6 +256,7 @@ impl Reader<'_> {
             },
         }
         if self.peek(0) == Some('}') {
+            self.restate("}");
             self.at += 1;
         } else {
             self.stop("an expansion without its end");
