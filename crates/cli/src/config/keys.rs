@@ -194,8 +194,8 @@ pub(super) const KEYS: &[Key] = &[
     unset("workspace_root", Shape::ProjectPath, Rule::Workspace, ".", "commands read and write file contents here, not outside; relative to the project"),
 
     key("command_policy.allowlist", Shape::Unique(&Shape::Program), Rule::Programs, r#"["*"]"#, "program names or absolute paths; \"*\" is any"),
-    key("command_policy.timeout_seconds", Shape::Positive, Rule::Lower, "30", "a call may ask for less, or for more up to the maximum"),
-    key("command_policy.timeout_seconds_max", Shape::Positive, Rule::Lower, "600", "the longest a call may ask for"),
+    key("command_policy.timeout_seconds", Shape::Seconds, Rule::Lower, "30", "a call may ask for less, or for more up to the maximum"),
+    key("command_policy.timeout_seconds_max", Shape::Seconds, Rule::Lower, "600", "the longest a call may ask for"),
     key("command_policy.cpu_limit", Shape::Cpu, Rule::LowerCpu, r#""1""#, "cores: \"500m\", \"2\""),
     key("command_policy.memory_limit", Shape::Memory, Rule::LowerMemory, r#""1Gi""#, "bytes: \"512Mi\", \"1Gi\""),
     key("command_policy.pids_limit", Shape::Whole(1), Rule::Lower, "256", "processes and threads of one call"),

@@ -63,6 +63,7 @@ fn of(shape: &Shape) -> Json {
         Shape::Flag => json!({"type": "boolean"}),
         Shape::Whole(least) => json!({"type": "integer", "minimum": least}),
         Shape::Between(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
+        Shape::Seconds => json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}),
         Shape::Positive => json!({"type": "number", "exclusiveMinimum": 0, "maximum": u32::MAX}),
         Shape::Text | Shape::Secret | Shape::Path | Shape::PathOrAddress | Shape::ProjectPath => {
             json!({"type": "string", "pattern": r"\S"})
@@ -202,6 +203,7 @@ mod tests {
         Shape::Flag,
         Shape::Whole(1),
         Shape::Between(1, 512),
+        Shape::Seconds,
         Shape::Positive,
         Shape::Text,
         Shape::Secret,

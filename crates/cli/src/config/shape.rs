@@ -19,6 +19,8 @@ pub(super) enum Shape {
     Whole(u64),
     /// A whole number from the first to the second.
     Between(u64, u64),
+    /// Whole seconds, at least one and no more than a duration is sure to hold.
+    Seconds,
     /// A number above nothing; fractions count.
     Positive,
     Text,
@@ -126,6 +128,10 @@ impl Shape {
                 Ok(node.value.clone())
             }
             (Self::Between(least, most), _) => must(&format!("a whole number from {least} to {most}")),
+            (Self::Seconds, Value::Number(number)) if number.is_u64() && seconds(number).is_some() => {
+                Ok(node.value.clone())
+            }
+            (Self::Seconds, _) => must("a whole number of seconds greater than 0"),
             (Self::Positive, Value::Number(number)) if seconds(number).is_some() => Ok(node.value.clone()),
             (Self::Positive, _) => must("a number greater than 0"),
             (Self::Cpu, Value::Text(_) | Value::Number(_)) => {

@@ -31,7 +31,7 @@ fn all_problems_are_reported_at_once_with_file_and_line() {
             format!("{file}: line 1, column 1: `workspace_rot` is not a known key; did you mean `workspace_root`?"),
             format!("{file}: line 3, column 14: `command_policy.allowlist` must name at least one program"),
             format!(
-                "{file}: line 4, column 20: `command_policy.timeout_seconds` must be a number greater than 0, not `0`"
+                "{file}: line 4, column 20: `command_policy.timeout_seconds` must be a whole number of seconds greater than 0, not `0`"
             ),
             format!(
                 "{file}: line 5, column 14: `command_policy.cpu_limit` must be cores such as `2`, `0.5` or `500m`, not `lots`"
@@ -63,7 +63,7 @@ fn a_key_that_is_there_twice_hides_no_other_problem() {
             format!("{file}: line 1, column 1: `colour` is not a known key"),
             format!("{file}: line 3, column 1: `workspace_root` is there twice; keep one"),
             format!(
-                "{file}: line 5, column 20: `command_policy.timeout_seconds` must be a number greater than 0, not `-1`"
+                "{file}: line 5, column 20: `command_policy.timeout_seconds` must be a whole number of seconds greater than 0, not `-1`"
             ),
             format!("{file}: line 7, column 3: `cpu_limit` is there twice; keep one"),
         ]
@@ -89,6 +89,10 @@ fn each_bad_value_is_one_problem() {
         "command_policy: {allowlist: ['*', ls]}",
         "command_policy: {allowlist: [git status]}",
         "command_policy: {audit_retention_days: 0}",
+        "command_policy: {timeout_seconds: 4.5}",
+        "command_policy: {timeout_seconds: 3.0}",
+        "command_policy: {timeout_seconds_max: 0.5}",
+        "command_policy: {timeout_seconds: 99999999999}",
         "command_policy: {memory_limit: 1gb}",
         "command_policy: {path: 'bin:/usr/bin'}",
         "command_policy: {path: ''}",

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_operators_file_sets_what_it_says() {
     let world = World::new().operator(
-        "workspace_root: inner\ncommand_policy: {allowlist: [git], sandbox: danger-full-access, network: allow, timeout_seconds: 1.5}\n\
+        "workspace_root: inner\ncommand_policy: {allowlist: [git], sandbox: danger-full-access, network: allow, timeout_seconds: 2}\n\
          approval_policy: {mode: on-failure, whitelist: [{pattern: '^make$', reason: build}]}\ntools: {'secret.*': {approval: required}}\n\
          audit: {redact_patterns: ['tok_[a-z]+'], durability: process}\nlimits: {requests_per_second: 2.5}\n",
     );
@@ -15,7 +15,7 @@ fn the_operators_file_sets_what_it_says() {
         (settings.command.sandbox.as_str(), settings.command.network.as_str()),
         ("danger-full-access", "allow")
     );
-    assert_eq!(settings.command.timeout.as_millis(), 1500);
+    assert_eq!(settings.command.timeout.as_secs(), 2);
     assert_eq!(settings.approval.mode, "on-failure");
     assert_eq!(
         (

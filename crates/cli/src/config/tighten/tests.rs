@@ -24,7 +24,7 @@ fn check(key: &str, held: Json, wanted: Json, expected: Json, refused: usize) {
 fn single_values_move_one_way_only() {
     for (key, wide, narrow) in [
         ("command_policy.timeout_seconds", json!(30), json!(5)),
-        ("command_policy.timeout_seconds_max", json!(600), json!(0.5)),
+        ("command_policy.timeout_seconds_max", json!(600), json!(5)),
         ("command_policy.cpu_limit", json!("1"), json!("999m")),
         ("command_policy.memory_limit", json!("1Gi"), json!("1G")),
         ("command_policy.pids_limit", json!(256), json!(8)),
