@@ -162,6 +162,30 @@ fn programs_that_this_machine_does_not_have_are_warned_about() {
 }
 
 #[test]
+fn a_workspace_and_a_user_that_are_not_there_are_warned_about() {
+    let stage = Stage::new();
+    let file = stage.write(
+        "p.yaml",
+        "workspace_root: nowhere\ncommand_policy:\n  run_as: nosuchuser\n  allowlist: [ls]\n",
+    );
+    let ran = stage.run(&["policy", "check", "p.yaml"]);
+    let (name, root) = (file.display(), file.with_file_name("nowhere"));
+    let told: Vec<_> = ran.stderr.lines().collect();
+    let expected = format!(
+        "warning: {name}: line 1, column 1: `workspace_root` is `{}`, and no such directory is on this machine",
+        root.display()
+    );
+    assert_eq!(
+        (ran.code, told.first().copied(), told.len()),
+        (0, Some(expected.as_str()), 2),
+        "{ran:?}"
+    );
+    let lead = format!("warning: {name}: line 3, column 3: `command_policy.run_as`: ");
+    assert!(told[1].starts_with(&lead) && told[1].contains("nosuchuser"), "{ran:?}");
+    assert_eq!(ran.stdout, "`p.yaml` has no problems\n");
+}
+
+#[test]
 fn whoever_names_what_is_not_listed_hears_what_would_do() {
     let stage = Stage::new();
     let explained = |list: &str, words: &[&str]| {

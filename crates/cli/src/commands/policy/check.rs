@@ -40,7 +40,8 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
                     // Where it is used the variables may be set, and the files there.
                     let missing = settings.missing_secrets(&surroundings).into_iter();
                     let missing = missing.map(|(_, problem)| problem.to_string());
-                    let absent = absent::programs(&settings, &policy.command);
+                    let absent = absent::places(&settings, &policy.command).into_iter();
+                    let absent = absent.chain(absent::programs(&settings, &policy.command));
                     let warnings = idle::entries(&policy).into_iter().chain(missing).chain(absent);
                     (Vec::new(), warnings.collect())
                 }
