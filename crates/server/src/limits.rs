@@ -11,6 +11,8 @@ pub const DEPTH_DEFAULT: usize = 128;
 pub const ID_BYTES_MAX: usize = 1_024;
 /// Messages in one batch.
 pub const BATCH_MAX: usize = 100;
+/// Bytes of the answers to one batch, which wait for one another. Whatever is answered beyond them is not kept.
+pub const BATCH_ANSWERS_BYTES_MAX: usize = 8 << 20;
 /// Request ids a session remembers.
 pub const IDS_REMEMBERED: usize = 1_024;
 /// Bytes of ended calls' results a session keeps for duplicates.

@@ -10,6 +10,8 @@ use countersign_gateway::error::ErrorCode;
 use countersign_gateway::service::Room;
 
 use super::subject::Subject;
+use super::wire;
+use crate::limits::BATCH_ANSWERS_BYTES_MAX;
 
 /// A message for a client, with what a transport must know of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,7 +107,14 @@ pub(crate) struct Batch(Arc<Gathering>);
 
 struct Gathering {
     outlet: Arc<dyn Outlet>,
-    answers: Mutex<Vec<Vec<u8>>>,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    written: Vec<Vec<u8>>,
+    /// How long they are together.
+    bytes: usize,
 }
 
 /// A member's part in the batch. The last seat to go sends what was gathered.
@@ -125,13 +134,20 @@ impl Batch {
 }
 
 impl BatchSeat {
+    /// What is one too many for the others is dropped: to keep the room that it took would have them wait for each other.
     fn take(self, message: Vec<u8>) {
-        self.0.answers().push(message);
+        let mut answers = self.0.answers();
+        let message = match answers.bytes + message.len() <= BATCH_ANSWERS_BYTES_MAX {
+            true => message,
+            false => wire::too_long_for_batch(&message),
+        };
+        answers.bytes += message.len();
+        answers.written.push(message);
     }
 }
 
 impl Gathering {
-    fn answers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+    fn answers(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +155,7 @@ impl Gathering {
 impl Drop for Gathering {
     /// Runs when the batch and all its seats are gone.
     fn drop(&mut self) {
-        let answers = std::mem::take(&mut *self.answers());
+        let answers = std::mem::take(&mut self.answers().written);
         if answers.is_empty() {
             return;
         }
@@ -147,5 +163,64 @@ impl Drop for Gathering {
         message.append(&mut answers.join(&b','));
         message.push(b']');
         self.outlet.send(Outgoing::answer(message));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    struct Sent(Mutex<mpsc::Sender<Vec<u8>>>);
+
+    impl Outlet for Sent {
+        fn send(&self, message: Outgoing) {
+            self.0.lock().unwrap().send(message.bytes).unwrap();
+        }
+
+        fn offer(&self, _message: Outgoing) -> bool {
+            false
+        }
+    }
+
+    /// As a call answers whose output is as long as may be.
+    fn long(id: &Value) -> Outgoing {
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"text": "\n".repeat(512 << 10)}});
+        Outgoing::answer(serde_json::to_vec(&answer).unwrap())
+    }
+
+    #[test]
+    fn the_answers_to_a_batch_are_bounded_and_each_request_has_one() {
+        let (sender, sent) = mpsc::channel();
+        let outlet: Arc<dyn Outlet> = Arc::new(Sent(Mutex::new(sender)));
+        let batch = Batch::to(&outlet);
+        let ids: Vec<Value> = (0..100)
+            .map(|id| {
+                if id % 2 == 0 {
+                    json!(id)
+                } else {
+                    json!(format!("i{id}"))
+                }
+            })
+            .collect();
+        let replies: Vec<_> = ids.iter().map(|id| (id, batch.reply())).collect();
+        drop(batch);
+        for (id, reply) in replies {
+            reply.send(long(id));
+        }
+        let answer = sent.try_recv().unwrap();
+        assert!(answer.len() < BATCH_ANSWERS_BYTES_MAX + (64 << 10), "{}", answer.len());
+        let answers: Vec<Value> = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(
+            answers.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(),
+            ids.iter().collect::<Vec<_>>()
+        );
+        let kept = answers.iter().filter(|answer| answer["result"].is_object()).count();
+        assert!((1..100).contains(&kept), "{kept}");
+        let refused = answers.last().unwrap();
+        assert_eq!(refused["error"]["data"]["errorCode"], "LIMIT_EXCEEDED", "{refused}");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use countersign_gateway::error::Refusal;
+use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::CorrelationId;
 use countersign_gateway::service::Answer;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::jsonrpc::Id;
@@ -52,6 +52,27 @@ pub(crate) fn written_result(id: &Id, result: &[u8]) -> Vec<u8> {
         b"}",
     ];
     parts.concat()
+}
+
+/// What stands in a batch for an answer that would make it too long. Whatever the request did is done.
+pub(crate) fn too_long_for_batch(answer: &[u8]) -> Vec<u8> {
+    #[derive(Deserialize)]
+    struct Answered {
+        #[serde(default)]
+        id: Value,
+    }
+    let code = ErrorCode::LimitExceeded;
+    let id = serde_json::from_slice(answer).map_or(Value::Null, |Answered { id }| id);
+    bytes(&json!({
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": {
+            "code": code.json_rpc(),
+            "message": "the answers to this batch are too long together; the request was done, `command_status` tells what \
+                a command wrote, and requests with long answers are best sent alone",
+            "data": {"errorCode": code.name(), "details": {}, "retryable": false},
+        },
+    }))
 }
 
 pub(crate) fn error(id: Option<&Id>, code: i32, refusal: &Refusal, correlation: &CorrelationId) -> Vec<u8> {
