@@ -279,19 +279,41 @@ fn end_of_document(text: &str) -> Option<usize> {
     None
 }
 
-/// The tokenizer joins lines behind a backslash in `$'…'` too, where bash keeps both.
+/// The tokenizer joins lines behind a backslash in `$'…'` too, where bash keeps both. And in a substitution it misses
+/// comments behind two blanks: one that ends in a backslash then takes the next line with it, which bash runs.
 fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
-    if !text.contains("\\\n") || !joined(text).contains("$'") {
+    if !text.contains("\\\n") {
         return Ok(());
     }
     let chars: Vec<char> = text.chars().collect();
+    let mut since_document = usize::MAX;
     for token in tokens {
+        since_document = since_document.saturating_add(1);
+        // Operator, tag, body and tag again: a body is kept whole, but not where it stands.
+        if matches!(since_document, 2 | 3) {
+            continue;
+        }
+        if matches!(token.to_str(), "<<" | "<<-") {
+            since_document = 0;
+        }
         let span = token.location();
-        let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        let mut written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        // A token begins before the continued lines in front of it.
+        while let ['\\', '\n', rest @ ..] | [' ' | '\t', rest @ ..] = written {
+            written = rest;
+        }
         let written: String = written.iter().collect();
-        if written.contains("\\\n") && joined(&written).contains("$'") && token.to_str() != written {
+        if written.contains("\\\n") && token.to_str() != written {
+            let as_one = joined(&written);
+            let what = if as_one.contains("$'") {
+                "a continued line in `$'…'`"
+            } else if as_one.contains('#') && as_one.contains(['$', '`']) {
+                "a line that goes on behind a backslash beside `#` in a substitution (put it on one line, without comments)"
+            } else {
+                continue;
+            };
             return Err(LineError::Unreadable {
-                what: "a continued line in `$'…'`",
+                what,
                 position: from_parser(&span.start),
             });
         }

@@ -72,3 +72,38 @@ fn other_pieces_of_syntax_on_two_lines_are_what_bash_sees() {
         accepted("ls", line);
     }
 }
+
+#[test]
+fn a_comment_in_a_substitution_takes_no_line_with_it() {
+    for line in [
+        "x=$(ls  # note \\\nbash evil.sh >&2\n)",
+        "ls $(ls  #\\\nid\n\n)\nwait $!",
+        "ls $(ls   #x\\\nid\n)",
+        "ls $(ls \t#\\\nid\n)",
+        "ls $(ls ;  #\\\nid\n)",
+        "ls $(  #\\\nid\n)",
+        "ls \"$(ls  #\\\nid\n)\"",
+        "ls `ls  #\\\nid\n`",
+        "ls ${x:-$(ls  #\\\nid\n)}",
+        "a=(\"$(ls  # \\\nid\n)\")",
+        "ls \\\n $(ls  #\\\nid\n)",
+        "ls <<'E' > a\nx\nE\nls $(ls  #\\\nid\n)",
+        "ls <<'E' > $(ls  #\\\nid\n)\nx\nE\n",
+    ] {
+        refused("ls,wait", line, "");
+    }
+    refused(
+        "ls",
+        "ls;\nx=$(ls  # note \\\nid\n)",
+        "beside `#` in a substitution (put it on one line, without comments) cannot be read safely (line 2, column 1)",
+    );
+    for line in [
+        "ls \\\n  \"$x#1\" \\\n  'a#b' a#b",
+        "ls \"see #1 \\\n and #2\"",
+        "ls $(ls \\\n  -l)",
+        "ls $(ls  # a comment\nls\n)",
+        "ls > a <<'E'\n# all: $(X) \\\n\t`y` #\nE\nls \"$x#\"",
+    ] {
+        accepted("ls", line);
+    }
+}
