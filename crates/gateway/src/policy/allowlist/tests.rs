@@ -5,6 +5,7 @@ mod braces;
 mod continued;
 mod documents;
 mod enclosed;
+mod lost;
 mod searches;
 mod variables;
 

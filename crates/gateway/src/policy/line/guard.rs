@@ -69,12 +69,17 @@ pub(super) fn check_size(text: &str, limits: Limits) -> Result<(), LineError> {
 pub(super) fn parse(documents: &Documents<'_>, limits: Limits) -> Result<Program, LineError> {
     let text = documents.visible();
     check_openings(text)?;
-    check_documents(text, documents.unread())?;
+    uncertain(documents)?;
     let program = parse_checked(text, limits)?;
     if program.complete_commands.is_empty() {
         return Err(LineError::Empty);
     }
     Ok(program)
+}
+
+/// The here-document whose place is not certain. A program without it has lost it, and what stands beside it.
+pub(super) fn uncertain(documents: &Documents<'_>) -> Result<Option<Position>, LineError> {
+    check_documents(documents.visible(), documents.unread())
 }
 
 /// Parses a part of a text whose size was checked.
@@ -171,11 +176,13 @@ fn check_openings(text: &str) -> Result<(), LineError> {
 /// The tokenizer takes memory without end over here-documents that do not end, or that stand inside a
 /// substitution. So where they are not certain, which is from `unread` on, only the ordinary form is read: one
 /// here-document, not behind the start of a substitution, with a plain word as its tag and a line of its own that ends it.
-fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
+/// It begins on a line that is closed: the parser loses a substitution that goes over the end of it.
+fn check_documents(whole: &str, unread: usize) -> Result<Option<Position>, LineError> {
     let text = &whole[unread..];
+    let position = |byte: usize| Source::new(whole).at(whole[..unread + byte].chars().count());
     let unreadable = |byte: usize, what: &'static str| LineError::Unreadable {
         what,
-        position: Source::new(whole).at(whole[..unread + byte].chars().count()),
+        position: position(byte),
     };
     let starts = ["$(", "`", "<(", ">(", "${", "$["];
     let as_one = joined(text);
@@ -184,7 +191,7 @@ fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
         return Err(unreadable(0, "a here-document beside an operator on two lines"));
     }
     let start = starts.iter().filter_map(|opening| text.find(opening)).min();
-    let mut documents = 0;
+    let mut document = None;
     let mut from = 0;
     let mut before = Before::START;
     while let Some(found) = text[from..].find("<<") {
@@ -196,14 +203,15 @@ fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
         if arrows == 3 || before.is_plain && before.open.is_some() {
             continue;
         }
-        documents += 1;
+        let is_first = document.is_none();
+        document.get_or_insert(at);
         if start.is_some_and(|start| start < at) {
             return Err(unreadable(
                 at,
                 "a here-document behind a substitution (write it to a file first)",
             ));
         }
-        let end = if arrows == 2 && documents == 1 {
+        let end = if arrows == 2 && is_first {
             end_of_document(&text[from..])
         } else {
             None
@@ -214,6 +222,13 @@ fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
                 "this here-document (write `<<'END'`, then its text from the next line on, and `END` alone on a line)",
             ));
         };
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        if !text[line..].lines().next().is_some_and(is_closed) {
+            return Err(unreadable(
+                at,
+                "the line a here-document begins on (put nothing but plain words on it)",
+            ));
+        }
         // What stands in a quoted document is text.
         let tag = text[from..].trim_start_matches(['-', ' ', '\t']);
         if before.is_plain && !before.has_quotes && tag.starts_with('\'') {
@@ -221,7 +236,14 @@ fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
             from += end;
         }
     }
-    Ok(())
+    Ok(document.map(position))
+}
+
+/// No quote, substitution or continuation is open at the end of the line.
+pub(super) fn is_closed(line: &str) -> bool {
+    let line = line.replace("<<\\", "<<").replace("<<-\\", "<<-");
+    let even = |quote: char| line.matches(quote).count().is_multiple_of(2);
+    even('\'') && even('"') && !line.contains(['`', '\\', '#']) && !line.contains("$(")
 }
 
 /// What is known of the text before a place, read once from its start.

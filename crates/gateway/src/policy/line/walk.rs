@@ -72,6 +72,10 @@ pub(super) fn walk(
     let beyond = text.chars().position(|c| !c.is_ascii());
     walker.facts.beyond_ascii = beyond.map(|index| source.at(index));
     walker.program(program)?;
+    if let Some(position) = guard::uncertain(documents)?.filter(|_| facts.documents == 0) {
+        let what = "a here-document that the reader loses";
+        facts.unclear.push(Unclear { what, position });
+    }
     if let Some(position) = facts.locale.filter(|_| facts.beyond_ascii.is_some()) {
         let what = "a change of the locale beside characters beyond ASCII";
         facts.unclear.push(Unclear { what, position });

@@ -4,7 +4,7 @@
 use brush_parser::ast::IoHereDocument;
 
 use super::Walker;
-use crate::policy::line::guard::LineError;
+use crate::policy::line::guard::{LineError, is_closed};
 use crate::policy::line::joined::joined;
 use crate::policy::line::word::Context;
 
@@ -76,11 +76,4 @@ fn is_usual(tag: &str) -> bool {
         .or_else(|| tag.strip_prefix('\\'))
         .unwrap_or(tag);
     !inner.is_empty() && inner.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
-}
-
-/// No quote, substitution or continuation is open at the end of the line.
-fn is_closed(line: &str) -> bool {
-    let line = line.replace("<<\\", "<<").replace("<<-\\", "<<-");
-    let even = |quote: char| line.matches(quote).count().is_multiple_of(2);
-    even('\'') && even('"') && !line.contains(['`', '\\', '#']) && !line.contains("$(")
 }
