@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod braces;
+mod conditions;
 mod continued;
 mod documents;
 mod enclosed;

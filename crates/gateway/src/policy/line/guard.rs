@@ -88,12 +88,17 @@ pub(super) fn parse_part(text: &str, limits: Limits) -> Result<Program, LineErro
     parse_checked(text, limits)
 }
 
-fn parse_checked(text: &str, limits: Limits) -> Result<Program, LineError> {
-    let options = ParserOptions {
+/// How every text is read.
+pub(super) fn options() -> ParserOptions {
+    ParserOptions {
         enable_extended_globbing: false,
         tilde_expansion_at_word_start: false,
         ..ParserOptions::default()
-    };
+    }
+}
+
+fn parse_checked(text: &str, limits: Limits) -> Result<Program, LineError> {
+    let options = options();
     check_descriptors(text)?;
     let run = || {
         match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {

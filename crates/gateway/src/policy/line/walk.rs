@@ -5,6 +5,7 @@
 //! is parsed and walked in turn.
 
 mod arguments;
+mod conditions;
 mod documents;
 mod endings;
 mod lists;
@@ -147,6 +148,7 @@ impl Walker<'_> {
             }
             Command::Function(function) => self.function(function),
             Command::ExtendedTest(test, redirections) => {
+                self.ends_of_lines(&test.loc);
                 self.test(&test.expr, &test.loc)?;
                 self.redirections(redirections.as_ref())
             }
