@@ -7,6 +7,8 @@ use std::time::Duration;
 pub const LINE_BYTES_DEFAULT: usize = 16 << 20;
 /// Arrays and objects inside one another in one message (`limits.depth`).
 pub const DEPTH_DEFAULT: usize = 128;
+/// Values in one message, those inside others too.
+pub const VALUES_MAX: usize = 200_000;
 /// Bytes of a request id that is text. Ids are remembered, so they may not be long.
 pub const ID_BYTES_MAX: usize = 1_024;
 /// Messages in one batch.

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
-use serde::{Deserialize as _, Serialize, Serializer};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use super::questions::{ClientError, Told};
-use crate::limits::{CLIENT_MESSAGE_CHARS_MAX, ID_BYTES_MAX};
+use crate::limits::{CLIENT_MESSAGE_CHARS_MAX, ID_BYTES_MAX, VALUES_MAX};
 use crate::strict::Strict;
 
 /// One message, or several.
@@ -60,9 +61,16 @@ pub(crate) struct Malformed {
 
 /// Reads one frame.
 pub(crate) fn parse(bytes: &[u8], depth_max: usize) -> Result<Incoming, Malformed> {
-    if nests_deeper_than(bytes, depth_max) {
-        let message = format!("the message nests deeper than {depth_max} levels");
-        return Err(Malformed::unreadable(message));
+    match measure(bytes, depth_max) {
+        Measured::Fits => {}
+        Measured::TooDeep => {
+            let message = format!("the message nests deeper than {depth_max} levels");
+            return Err(Malformed::unreadable(None, message));
+        }
+        Measured::TooMany => {
+            let message = format!("the message holds more than {VALUES_MAX} values; split it, or send a text");
+            return Err(Malformed::unreadable(salvaged_id(bytes), message));
+        }
     }
     // The depth is known to be small, so the parser's own guard, which stops one level short of
     // what we promise and cannot be set, is not needed.
@@ -70,7 +78,10 @@ pub(crate) fn parse(bytes: &[u8], depth_max: usize) -> Result<Incoming, Malforme
     reader.disable_recursion_limit();
     let value = Strict::deserialize(&mut reader)
         .and_then(|Strict(value)| reader.end().map(|()| value))
-        .map_err(|error| Malformed::unreadable(format!("the message is not valid JSON: {error}")))?;
+        .map_err(|error| {
+            let message = format!("the message is not valid JSON: {error}");
+            Malformed::unreadable(salvaged_id(bytes), message)
+        })?;
     match value {
         Value::Array(members) => Ok(Incoming::Batch(members)),
         other => message(other).map(Incoming::One),
@@ -89,6 +100,10 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
         None => None,
         Some(value) => Some(Id::read(value)?),
     };
+    if fields.contains_key("result") || fields.contains_key("error") {
+        let message = "a message with `method` is a request and has no `result` or `error`";
+        return Err(Malformed::invalid(id, message));
+    }
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(Malformed::invalid(id, "`jsonrpc` must be \"2.0\""));
     }
@@ -111,6 +126,21 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
         Some(id) => Message::Request(Request { id, method, params }),
         None => Message::Notification { method, params },
     })
+}
+
+/// The id of a request whose text is not what we take, where the message can be made out around that: half of a pair of
+/// surrogates, say, or a name that stands twice. Who sent it waits for an answer with its own id. Nothing is kept of the
+/// rest, so this costs no memory.
+fn salvaged_id(bytes: &[u8]) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Outline {
+        id: Value,
+        #[serde(rename = "method")]
+        _method: IgnoredAny,
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    let Outline { id, .. } = serde_json::from_str(text).ok()?;
+    Id::try_from(id).ok()
 }
 
 /// An answer is never answered, however it looks: two that find fault with one another never end.
@@ -185,36 +215,64 @@ impl Malformed {
         Self::new(id, Refusal::new(ErrorCode::InvalidRequest, message))
     }
 
-    fn unreadable(message: String) -> Self {
-        Self::new(None, Refusal::new(ErrorCode::ParseError, message))
+    fn unreadable(id: Option<Id>, message: String) -> Self {
+        Self::new(id, Refusal::new(ErrorCode::ParseError, message))
     }
 }
 
-/// Whether arrays and objects stand inside one another more than `depth_max` times.
+/// How a message compares with what one may hold.
+#[derive(Debug, PartialEq)]
+enum Measured {
+    Fits,
+    /// Arrays and objects stand inside one another more often than they may.
+    TooDeep,
+    /// It holds more than [`VALUES_MAX`] values.
+    TooMany,
+}
+
+/// Measures a message before anything is made of it: a value takes many times the memory of its text.
 ///
 /// Runs over the bytes without recursion. For as long as the text is valid JSON it sees the same
 /// strings and brackets as the parser, and the parser stops at the first byte that is not.
-fn nests_deeper_than(bytes: &[u8], depth_max: usize) -> bool {
+fn measure(bytes: &[u8], depth_max: usize) -> Measured {
     let mut depth = 0_usize;
+    // The message itself, one behind each comma, and the first in each array or object that has one.
+    let mut values = 1_usize;
+    let mut just_opened = false;
     let mut in_text = false;
     let mut escaped = false;
     for byte in bytes {
+        if in_text {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_text = false,
+                _ => {}
+            }
+            continue;
+        }
+        if just_opened && !byte.is_ascii_whitespace() {
+            just_opened = false;
+            values += usize::from(!matches!(byte, b']' | b'}'));
+        }
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
+            b'"' => in_text = true,
+            b',' => values += 1,
             b'[' | b'{' => {
+                just_opened = true;
                 depth += 1;
                 if depth > depth_max {
-                    return true;
+                    return Measured::TooDeep;
                 }
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
+        if values > VALUES_MAX {
+            return Measured::TooMany;
+        }
     }
-    false
+    Measured::Fits
 }
 
 #[cfg(test)]
@@ -238,6 +296,78 @@ mod tests {
             if let Err(malformed) = parsed {
                 assert_eq!(malformed.refusal.code, ErrorCode::ParseError);
             }
+        }
+    }
+
+    #[test]
+    fn a_message_holds_so_many_values_and_no_more() {
+        // The message, its id, its method, its params and an array are five values themselves.
+        let holding = |values: usize| {
+            let numbers = vec!["0"; values - 6].join(", ");
+            format!(r#"{{"id":"a,b","method":"ping","params":{{"a":[{{}}, {numbers}]}},"jsonrpc":"2.0"}}"#)
+        };
+        let parsed = |values: usize| parse(holding(values - 1).as_bytes(), 128);
+        assert!(parsed(VALUES_MAX).is_ok());
+        let refused = parsed(VALUES_MAX + 1).unwrap_err();
+        assert_eq!(refused.id, Some(Id::Text("a,b".into())));
+        assert_eq!(refused.refusal.code, ErrorCode::ParseError);
+        assert!(refused.refusal.message.contains("200000 values"));
+        let keys: Vec<String> = (0..VALUES_MAX).map(|number| format!(r#""{number}":1"#)).collect();
+        assert_eq!(
+            measure(format!("{{{}}}", keys.join(",")).as_bytes(), 128),
+            Measured::TooMany
+        );
+    }
+
+    #[test]
+    fn the_id_of_a_message_that_cannot_be_read_is_found_where_the_message_can_be_made_out() {
+        let number = |id: i64| Some(Id::Number(id.into()));
+        for (text, id) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"\ud83d"}}"#,
+                number(7),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","params":{"a":["\udc00x"]},"method":"ping","id":7}"#,
+                number(7),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"x","method":"\ud83d"}"#,
+                Some(Id::Text("x".into())),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":1,"a":2}}"#,
+                number(7),
+            ),
+            // It is said twice, not said, or no id.
+            (r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":"\ud83d","method":"ping"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":[7],"method":"\ud83d"}"#, None),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"\ud83d"}"#, None),
+            (r#"{"jsonrpc":"2.0","method":"\ud83d"}"#, None),
+            // An answer, whose id is one of ours.
+            (r#"{"jsonrpc":"2.0","id":"x","result":"\ud83d"}"#, None),
+            // The rest is no message.
+            (r#"{"jsonrpc":"2.0","id":7,"method":"\ud83d"} x"#, None),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"\ud83d""#, None),
+            (r#"[{"jsonrpc":"2.0","id":7,"method":"\ud83d"}]"#, None),
+        ] {
+            let malformed = parse(text.as_bytes(), 128).unwrap_err();
+            assert_eq!(
+                (malformed.id, malformed.refusal.code),
+                (id, ErrorCode::ParseError),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_asks_and_answers_at_once_is_no_message() {
+        for answer in [r#""result":{}"#, r#""error":{"code":1,"message":"x"}"#] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping",{answer}}}"#);
+            let malformed = parse(text.as_bytes(), 128).unwrap_err();
+            assert_eq!(malformed.id, Some(Id::Number(7.into())));
+            assert_eq!(malformed.refusal.code, ErrorCode::InvalidRequest);
         }
     }
 

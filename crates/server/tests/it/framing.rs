@@ -31,7 +31,12 @@ async fn frames_that_are_no_messages_are_refused_by_the_right_code() {
         ("{", Value::Null, parse),
         ("nonsense", Value::Null, parse),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"} x"#, Value::Null, parse),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#, Value::Null, parse),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"\ud800"}"#, json!(7), parse),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":{}}"#,
+            json!(7),
+            invalid,
+        ),
         ("1", Value::Null, invalid),
         ("null", Value::Null, invalid),
         ("\"text\"", Value::Null, invalid),
