@@ -100,6 +100,9 @@ impl Connection {
     }
 
     fn notification(&self, method: &str, mut params: Map<String, Value>) {
+        if !method.starts_with("notifications/") {
+            return self.refuse_unnamed(method, params);
+        }
         if method != "notifications/cancelled" {
             return;
         }

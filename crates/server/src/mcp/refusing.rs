@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::service::RefusedEnvelope;
 use serde_json::{Map, Value};
 
@@ -72,6 +72,37 @@ impl Connection {
             let _open = open;
             written.await;
             reply.send(message);
+        });
+    }
+}
+
+impl Connection {
+    /// Records a request that has no id. It is not done, for nobody could be told what it came to, and not answered:
+    /// what has no id is a notification, whatever it asks for.
+    pub(super) fn refuse_unnamed(&self, method: &str, params: Map<String, Value>) {
+        let shared = &self.0;
+        let code = ErrorCode::InvalidRequest;
+        shared.host.metrics.refused(code);
+        let envelope = Envelope {
+            id: None,
+            method: method.to_owned(),
+            params: Some(params),
+        };
+        let mut state = shared.state();
+        if state.open >= REFUSALS_AWAITED_MAX {
+            return shared.count_refusal(&mut state, &envelope, code);
+        }
+        let open = Open::count(shared, &mut state);
+        drop(state);
+        let written = shared.host.service.refused(RefusedEnvelope {
+            method: envelope.method,
+            params: envelope.params,
+            message: format!("`{}` came without an `id`, and was not done", brief(method)),
+            ..shared.refused(code)
+        });
+        tokio::spawn(async move {
+            let _open = open;
+            written.await;
         });
     }
 }

@@ -75,6 +75,30 @@ async fn frames_that_are_no_messages_are_refused_by_the_right_code() {
 }
 
 #[tokio::test]
+async fn a_request_without_an_id_is_not_done_and_is_in_the_record() {
+    let mut client = Client::of("2025-11-25").await;
+    for method in ["notifications/initialized", "notifications/unheard_of", "tools/call"] {
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": {"name": "echo"}});
+        client.send(&message).await;
+    }
+    client.expect_silence().await;
+    let fake = client.fake.clone();
+    Client::until(|| !fake.refused.lock().unwrap().is_empty()).await;
+    let refused = fake.refused.lock().unwrap();
+    let told: Vec<_> = refused
+        .iter()
+        .map(|it| (it.code.name(), it.method.as_str(), &it.rpc_id))
+        .collect();
+    assert_eq!(told, [("INVALID_REQUEST", "tools/call", &None)]);
+    assert_eq!(
+        refused[0].message,
+        "`tools/call` came without an `id`, and was not done"
+    );
+    assert_eq!(refused[0].params.as_ref().unwrap()["name"], "echo");
+    assert_eq!(fake.calls.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
 async fn bytes_that_are_not_utf8_are_a_parse_error() {
     check(b"\xff\xfe", Value::Null, -32700, "PARSE_ERROR").await;
     let hidden = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"pi\xc3\x28ng\"}";
