@@ -1,6 +1,8 @@
 //! Files in a workspace that steer programs which others run there later, outside of every sandbox: hooks and
 //! configuration of git, and our own. Which of them are protected below a root, and which directories are no roots.
 
+mod led;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -41,6 +43,8 @@ pub(crate) enum Unprotected {
     Redirected(PathBuf),
     #[error("`{}` is a symbolic link, which commands could put something else in the place of; put what it leads to there", .0.display())]
     Linked(PathBuf),
+    #[error("`{}` is a file that leads to no repository, or to one that commands could make; correct or remove it", .0.display())]
+    Astray(PathBuf),
 }
 
 /// Looked at before every command, so where there is no repository nothing in one is looked for.
@@ -56,28 +60,45 @@ pub(crate) fn parts(root: &Path, server_uid: u32) -> Result<Parts, Unprotected> 
         Err(error) if is_absent(&error) => return Ok(parts),
         Err(source) => return Err(Unprotected::Unreadable { path: git, source }),
     };
-    if !found.is_dir() {
-        // In a linked worktree or a submodule a file says where the repository is.
-        parts.protected.extend(found.is_file().then_some(git));
-        return Ok(parts);
-    }
-    let is_repository = is_there(&git.join("config"))?;
-    // Without a configuration there is no repository yet, and making one is a command's right.
-    if is_repository {
-        if is_there(&git.join(COMMON_DIRECTORY))? {
-            return Err(Unprotected::Redirected(git.join(COMMON_DIRECTORY)));
+    if found.is_dir() {
+        parts.add_repository(&git, server_uid)?;
+    } else if found.is_file() {
+        // In a linked worktree, a submodule or beside a repository of another name it says where that is.
+        if let Some(repository) = led::inside(root, &git)? {
+            not_redirected(&repository)?;
+            parts.add_repository(&repository, server_uid)?;
         }
-        fill(&git, server_uid)?;
-    }
-    for name in PROTECTED_OF_GIT {
-        let path = git.join(name);
-        if is_there(&path)? {
-            parts.protected.push(not_a_link(path)?);
-        } else if is_repository && name != "config" {
-            parts.barred.push(path);
-        }
+        parts.protected.push(git);
     }
     Ok(parts)
+}
+
+impl Parts {
+    fn add_repository(&mut self, git: &Path, server_uid: u32) -> Result<(), Unprotected> {
+        let is_repository = is_there(&git.join("config"))?;
+        // Without a configuration there is no repository yet, and making one is a command's right.
+        if is_repository {
+            not_redirected(git)?;
+            fill(git, server_uid)?;
+        }
+        for name in PROTECTED_OF_GIT {
+            let path = git.join(name);
+            if is_there(&path)? {
+                self.protected.push(not_a_link(path)?);
+            } else if is_repository && name != "config" {
+                self.barred.push(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_redirected(git: &Path) -> Result<(), Unprotected> {
+    let path = git.join(COMMON_DIRECTORY);
+    match is_there(&path)? {
+        true => Err(Unprotected::Redirected(path)),
+        false => Ok(()),
+    }
 }
 
 /// Whether something has this name; what cannot be told is an error, since it may be anything.
@@ -192,6 +213,16 @@ mod tests {
         assert_eq!(found(), (protected.to_vec(), barred));
         fs::rename(root.join(".git"), root.join("elsewhere")).unwrap();
         fs::write(root.join(".git"), "gitdir: elsewhere").unwrap();
+        let protected = [
+            ".countersign",
+            ".git",
+            "elsewhere/config",
+            "elsewhere/config.worktree",
+            "elsewhere/hooks",
+        ];
+        let barred = vec!["elsewhere/commondir".to_owned()];
+        assert_eq!(found(), (protected.map(str::to_owned).to_vec(), barred));
+        fs::write(root.join(".git"), "gitdir: /nowhere/.git/worktrees/tree\n").unwrap();
         let linked = vec![".countersign".to_owned(), ".git".to_owned()];
         assert_eq!(found(), (linked, none));
     }
