@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::policy::again;
-use crate::policy::effective::Layer;
+use crate::policy::effective::{Layer, SandboxMode};
+use crate::policy::places::RootBy;
 use crate::policy::plan::Plan;
 
 const NO_NETWORK: &str = "commands have no network, since `command_policy.network` is `deny`; `execute_command` and \
@@ -32,6 +33,10 @@ pub(super) fn on_failure(
     if let Some(advice) = workspace.filter(|advice| advice.fits(said)) {
         return Some(advice.text);
     }
+    let is_kept = |advice: &Advice| advice.fits(said) || advice.is_about(said, READ_ONLY);
+    if let Some(advice) = on_no_root(plan).filter(is_kept) {
+        return Some(advice.text);
+    }
     if again::lacks_network(plan, status, &said.to_lowercase()) {
         return Some(NO_NETWORK.to_owned());
     }
@@ -45,6 +50,19 @@ pub fn on_unreadable(plan: &Plan) -> Option<String> {
     Some(format!(
         "commands cannot read `{directory}`, where it lies; add that to `command_policy.read_paths`"
     ))
+}
+
+/// What to do about a directory that lies in no root.
+fn on_no_root(plan: &Plan) -> Option<Advice> {
+    let place = &plan.place;
+    (place.root_by == RootBy::Outside && plan.sandbox == SandboxMode::ReadOnly).then(|| Advice {
+        text: format!(
+            "without `cwd` the command worked in `{}`, which is in none of `ALLOWED_CWD_ROOTS`, and so could write nothing there; \
+             give a `cwd` that is in one of them",
+            place.cwd.path.display()
+        ),
+        root: place.root.clone(),
+    })
 }
 
 /// Whether something says in so many words that it could not start a program.
@@ -86,17 +104,23 @@ pub struct Advice {
 
 /// What the C library calls it, and with it nearly every program.
 const DENIED: &str = "Permission denied";
+/// The same for what is mounted so that nobody writes to it.
+const READ_ONLY: &str = "Read-only file system";
 
 impl Advice {
     /// Whether what a command said may be about the workspace.
     pub(super) fn fits(&self, said: &str) -> bool {
-        said.lines().any(|line| self.is_meant(line))
+        self.is_about(said, DENIED)
+    }
+
+    fn is_about(&self, said: &str, sign: &str) -> bool {
+        said.lines().any(|line| self.is_meant(line, sign))
     }
 
     /// Programs name what they were denied right before the words (`cat: /etc/shadow: Permission denied`) or behind
     /// them (`Permission denied: '/etc/shadow'`). What stands further in front is the program itself.
-    fn is_meant(&self, line: &str) -> bool {
-        let Some((before, behind)) = line.split_once(DENIED) else {
+    fn is_meant(&self, line: &str, sign: &str) -> bool {
+        let Some((before, behind)) = line.split_once(sign) else {
             return false;
         };
         let before = before.trim_end_matches([':', ' ', '(']);

@@ -56,6 +56,19 @@ pub enum RootBy {
     Roots,
     /// There is neither, so it is where the call works.
     Cwd,
+    /// A call that names no directory works where the server does, and that is in none of `ALLOWED_CWD_ROOTS`: it is no
+    /// root to write in.
+    Outside,
+}
+
+impl Place {
+    /// The sandbox of a call that would have this one elsewhere.
+    pub fn narrow(&self, sandbox: SandboxMode) -> SandboxMode {
+        match (self.root_by, sandbox) {
+            (RootBy::Outside, SandboxMode::WorkspaceWrite) => SandboxMode::ReadOnly,
+            (RootBy::Workspace | RootBy::Roots | RootBy::Cwd | RootBy::Outside, sandbox) => sandbox,
+        }
+    }
 }
 
 /// Why a call may not work where it wants to, and what says so.
@@ -122,6 +135,7 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
         Some(_) => resolve_roots(places, directories)?,
         None => None,
     };
+    let is_named = cwd.is_some();
     let wanted = wanted(places, cwd);
     let cwd = directories
         .open(&wanted)
@@ -150,6 +164,9 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
     }
     // Where both hold, the narrower of the two is what may be written.
     let (root, root_by) = match (workspace, within_root) {
+        (workspace, None) if !is_named && is_outside_roots(places, &cwd.path, directories) => {
+            (workspace.unwrap_or_else(|| cwd.path.clone()), RootBy::Outside)
+        }
         (Some(workspace), Some(root)) if !root.starts_with(&workspace) => (workspace, RootBy::Workspace),
         (_, Some(root)) => (root, RootBy::Roots),
         (Some(workspace), None) => (workspace, RootBy::Workspace),
@@ -183,6 +200,16 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
         );
         PlaceRule::Roots.refuses(ErrorCode::ConfigurationError, message)
     })
+}
+
+/// Whether there are roots, and a directory lies in none of them. One that cannot be resolved has nothing in it.
+fn is_outside_roots(places: &Places, cwd: &Path, directories: &dyn Directories) -> bool {
+    let holds = |root: &PathBuf| {
+        let opened = directories.open(&places.start.join(root));
+        opened.is_ok_and(|open| cwd.starts_with(open.path))
+    };
+    let roots = places.cwd_roots.as_ref();
+    roots.is_some_and(|roots| !roots.iter().any(holds))
 }
 
 fn not_opened(path: &Path, failure: OpenFailure) -> Misplaced {
@@ -334,7 +361,7 @@ pub fn check_writable(place: &Place, directories: &dyn Directories) -> Result<()
                 "`ALLOWED_CWD_ROOTS` names `{root}`, which cannot be written to: {reason}; the operator must correct it"
             ),
         ),
-        RootBy::Cwd => not_among(&place.root, &steering),
+        RootBy::Cwd | RootBy::Outside => not_among(&place.root, &steering),
     })
 }
 
@@ -403,7 +430,7 @@ pub fn check_bounds(place: &Place, sandbox: SandboxMode) -> Result<(), Misplaced
             ErrorCode::ConfigurationError,
             format!("`ALLOWED_CWD_ROOTS` names `{root}`, and {reason}; the operator must correct it"),
         ),
-        RootBy::Cwd => {
+        RootBy::Cwd | RootBy::Outside => {
             let instead = match boundless {
                 Boundless::System => "use one inside it, or `sandbox` `read-only`",
                 Boundless::Kernel => "use another",

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::policy::allowlist::Allowlist;
+use crate::policy::effective::SandboxMode;
 use crate::policy::places::{Directories, OpenDirectory, OpenFailure};
 use crate::policy::plan::PlannedAct;
 use crate::policy::standing::tests::{World, policy};
@@ -54,6 +55,40 @@ pub(in crate::policy) fn explained(
         run: None,
     };
     explain(policy, &call, &around)
+}
+
+#[test]
+fn a_call_that_names_no_directory_writes_only_in_a_root() {
+    let mut policy = policy();
+    policy.places.workspace_root = None;
+    policy.places.start = PathBuf::from("/srv");
+    let sandbox = |policy: &EffectivePolicy, missing: &'static str, arguments: Value| {
+        let explained = explained(policy, &Without(missing), arguments);
+        explained.plan.expect("it runs").sandbox
+    };
+    let unnamed = || json!({"command": "rm a"});
+    assert_eq!(sandbox(&policy, "", unnamed()), SandboxMode::WorkspaceWrite);
+    for (roots, expected) in [
+        (vec!["/"], SandboxMode::WorkspaceWrite),
+        (vec!["/work", "/srv"], SandboxMode::WorkspaceWrite),
+        (vec!["."], SandboxMode::WorkspaceWrite),
+        (vec!["/work", "/srv/a"], SandboxMode::ReadOnly),
+        (vec!["/gone"], SandboxMode::ReadOnly),
+        (vec![], SandboxMode::ReadOnly),
+    ] {
+        policy.places.cwd_roots = Some(roots.iter().map(PathBuf::from).collect());
+        assert_eq!(sandbox(&policy, "/gone", unnamed()), expected, "{roots:?}");
+    }
+    policy.places.cwd_roots = Some(vec![PathBuf::from("/work")]);
+    let asked = json!({"command": "rm a", "sandbox": "workspace-write"});
+    assert_eq!(sandbox(&policy, "", asked), SandboxMode::ReadOnly);
+    let named = json!({"command": "rm a", "cwd": "/work/a"});
+    assert_eq!(sandbox(&policy, "", named), SandboxMode::WorkspaceWrite);
+    // Where there is a workspace, both must hold.
+    policy.places.workspace_root = Some(PathBuf::from("/else"));
+    assert_eq!(sandbox(&policy, "", unnamed()), SandboxMode::ReadOnly);
+    policy.places.workspace_root = Some(PathBuf::from("/work/a"));
+    assert_eq!(sandbox(&policy, "", unnamed()), SandboxMode::WorkspaceWrite);
 }
 
 #[test]
