@@ -19,6 +19,10 @@ use crate::policy::effective::Layer;
 use crate::session::Admitted;
 use crate::tools::exec::result::{CommandResult, ResultError};
 
+/// Said of a command whose end waits to be written. The same id finds it afterwards.
+const RAN_UNRECORDED: &str = "the command ran, but its end could not be recorded; `command_status` with this `request_id` \
+                              tells how it ended once the record can be written";
+
 impl Gateway {
     /// Ends a call that never ran.
     pub(super) async fn refuse(
@@ -88,9 +92,7 @@ impl Gateway {
         if let Err(error) = closed {
             let refusal = match not_run(&ended) {
                 true => unrecorded(&error),
-                false => error
-                    .refusal("the command ran, but its end could not be recorded")
-                    .of_done(),
+                false => error.refusal(RAN_UNRECORDED).of_done(),
             };
             // Whoever asks again learns from the record what it came to, once that can be written.
             live.finish(CommandResult::refused(live.request_id.clone(), at, refusal));

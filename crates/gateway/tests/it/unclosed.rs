@@ -35,6 +35,8 @@ async fn a_command_that_ran_is_not_said_to_be_worth_another_try_when_its_end_can
         message.contains("the command ran, but its end could not be recorded"),
         "{message}"
     );
+    let next = "`command_status` with this `request_id` tells how it ended once the record can be written";
+    assert!(message.contains(next), "{message}");
     assert_eq!((stage.runs(), ends(&stage).len()), (1, 0));
 }
 
