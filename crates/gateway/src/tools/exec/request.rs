@@ -10,7 +10,7 @@ use crate::audit::chain;
 use crate::audit::redact::Variables;
 use crate::catalog::arguments::Arguments;
 use crate::clock::Timestamp;
-use crate::error::{ErrorCode, Refusal};
+use crate::error::{ErrorCode, Refusal, brief};
 use crate::ids::RequestId;
 use crate::limits;
 use crate::policy::decide::spoken;
@@ -312,6 +312,15 @@ fn check_env(a: &mut Arguments<'_>, env: &BTreeMap<String, String>) {
             a.problem(format!("`env` names `{name}`, which is not a variable name"));
         }
     }
+    // The kernel takes a variable as one text, `NAME=value`.
+    let too_long = |(name, value): &(&String, &String)| name.len() + 1 + value.len() > limits::ARGUMENT_BYTES_MAX;
+    if let Some((name, _)) = env.iter().find(too_long) {
+        a.problem(format!(
+            "`env` gives `{}` a value that is too long; name and value have {} bytes together; pass long data as `input`",
+            brief(name),
+            limits::ARGUMENT_BYTES_MAX - 1
+        ));
+    }
     let all: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if all > limits::ARGUMENTS_BYTES_MAX {
         a.problem(format!("`env` is longer than {} bytes", limits::ARGUMENTS_BYTES_MAX));
@@ -429,6 +438,11 @@ mod tests {
                 "`env` names `A=B`, which is not a variable name",
             ),
             (
+                ExecuteProcess,
+                json!({"file": "ls", "args": [], "env": {"A": "x".repeat(200_000)}}),
+                "`env` gives `A` a value that is too long; name and value have 131070 bytes together; pass long data as `input`",
+            ),
+            (
                 ExecuteCommand,
                 json!({"command": "ls", "network": "maybe"}),
                 "`network` must be one of `deny`, `allow`, not `maybe`",
@@ -452,6 +466,18 @@ mod tests {
         ];
         for (tool, value, expected) in cases {
             assert_eq!(problem(tool, value), expected);
+        }
+    }
+
+    #[test]
+    fn a_variable_may_be_as_long_as_the_kernel_takes_it() {
+        for (bytes, fits) in [(131_070 - 4, true), (131_071 - 4, false)] {
+            let call = json!({"command": "ls", "env": {"LONG": "x".repeat(bytes)}});
+            assert_eq!(
+                read(CommandTool::ExecuteCommand, &fields(call)).is_ok(),
+                fits,
+                "{bytes}"
+            );
         }
     }
 
