@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::approval::unseen::is_unseen;
 use crate::audit::redact::named;
 
 macro_rules! ids {
@@ -115,7 +116,7 @@ impl RequestId {
     /// Checks an id that came from a caller.
     pub fn parse(text: &str) -> Result<Self, BadRequestId> {
         let fits = !text.is_empty() && text.len() <= Self::LENGTH_MAX;
-        if !fits || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        if !fits || text.chars().any(|c| c.is_whitespace() || is_unseen(c)) {
             return Err(BadRequestId::Form);
         }
         match named::is_given_by(text) {
@@ -267,7 +268,11 @@ mod tests {
         for good in ["a", "01JD", "x".repeat(128).as_str(), "é"] {
             assert!(RequestId::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", " ", "a b", "a\nb", "a\0", "x".repeat(129).as_str()] {
+        let unseen = ["a\u{202e}b", "\u{feff}a", "a\u{200b}", "a\u{2066}b", "a\u{a0}b"];
+        for bad in ["", " ", "a b", "a\nb", "a\0", "x".repeat(129).as_str()]
+            .into_iter()
+            .chain(unseen)
+        {
             assert_eq!(RequestId::parse(bad), Err(BadRequestId::Form), "{bad:?}");
         }
     }
