@@ -17,6 +17,7 @@ mod manifests;
 mod name;
 pub mod named;
 mod pairs;
+mod reach;
 mod reading;
 mod running;
 mod script;
@@ -36,6 +37,7 @@ use serde_json::{Map, Value};
 pub(crate) use forms::forms;
 pub use name::is_secret_name;
 use name::{counts_tokens, is_figure};
+use reach::Reach;
 pub use reading::Reading;
 use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
@@ -182,7 +184,11 @@ impl Redactor {
             return Vec::new();
         };
         let shown = match words::hidden(&[program]).first() {
-            Some(Some(from)) => format!("{}{REPLACEMENT}", &program[..*from]),
+            Some(Some(secret)) => {
+                // Whoever lists texts may have listed commands.
+                let end = secret.start + Reach::Command.end(&program[secret.clone()]);
+                format!("{}{REPLACEMENT}{}", &program[..secret.start], &program[end..])
+            }
             Some(None) | None => self.redact_text(program).into_owned(),
         };
         let mut redacted = vec![shown];

@@ -147,7 +147,7 @@ fn is_quoted(text: &str, value: Range<usize>) -> bool {
 }
 
 /// `a=b; c=d`, as browsers send them.
-fn are_cookies(value: &str) -> bool {
+pub(super) fn are_cookies(value: &str) -> bool {
     let is_one = |pair: &str| {
         pair.split_once('=')
             .is_some_and(|(name, value)| is_literal(name) && is_literal(value))

@@ -91,8 +91,8 @@ pub(super) fn runs_its_value(name: &str) -> bool {
 }
 
 const RUN_NAMES: &[&str] = &[
-    "action", "askpass", "cmd", "command", "commands", "editor", "eval", "exec", "execute", "filter", "helper", "hook",
-    "lessopen", "pager", "process", "program", "rsh", "run", "script", "shell", "visual",
+    "action", "askpass", "call", "cmd", "command", "commands", "editor", "eval", "exec", "execute", "filter", "helper",
+    "hook", "lessopen", "pager", "process", "program", "rsh", "run", "script", "shell", "visual",
 ];
 
 const SECRET_WORDS: &[&str] = &[

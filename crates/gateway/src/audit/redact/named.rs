@@ -51,9 +51,9 @@ pub fn is_given_by(text: &str) -> bool {
 /// Values behind secret names among the words of a program and its arguments.
 pub fn in_args<'v>(words: &[&'v str]) -> Vec<&'v str> {
     let mut values = Vec::new();
-    for (at, (word, from)) in words.iter().zip(words::hidden(words)).enumerate() {
-        match from {
-            Some(from) => values.push(&word[from..]),
+    for (at, (word, secret)) in words.iter().zip(words::hidden(words)).enumerate() {
+        match secret {
+            Some(secret) => values.push(&word[secret]),
             None if files::sent_by(word, &words[..at]).is_some() => {}
             None => values.extend(in_text(word)),
         }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::code::{Code, Kind};
+use super::reach::Reach;
 use super::running::{Running, Use};
 use super::script::{self, Script};
 use super::spans::{is_mixed, named_spans};
@@ -153,11 +154,11 @@ impl Redactor {
         let running = Running::new(&words);
         let file = running.file();
         let has_targets = !running.takes_data() && !words::take_secrets(program, &words);
-        let is_target = |arg: &str, secret: Option<usize>| {
+        let is_target = |arg: &str, secret: &Option<Range<usize>>| {
             let is_word = !arg.starts_with('-') && !arg.contains("://");
             has_targets && is_word && secret.is_none()
         };
-        let redacted = args.iter().zip(hidden).map(|(arg, (at, from))| {
+        let redacted = args.iter().zip(hidden).map(|(arg, (at, secret))| {
             let mut found = self.found(arg);
             if file == Some(at) {
                 let known = self.values.spans(arg);
@@ -167,18 +168,19 @@ impl Redactor {
             if let Some(name) = files::sent_by(arg, &words[..at]) {
                 found.named.retain(|span| span.start <= name.len());
             }
-            if file == Some(at) || is_target(arg, from) {
+            if file == Some(at) || is_target(arg, &secret) {
                 found.given.retain(|span| looks_made(&arg[span.clone()]));
             }
-            let script = match from {
+            let script = match secret {
                 Some(_) if running.is_program(at, true) => Script::of_argument(arg, Use::Code),
                 // Unlike in a text, a value given in one argument reaches to its end, spaces included.
-                Some(from) if !running.runs_words() => {
-                    found.named.push(from..arg.len());
-                    Script::of_data(arg)
+                Some(secret) if !running.may_run_named(at, secret.start) => {
+                    let reach = Reach::of(&running, at, secret.start);
+                    found.named.push(secret);
+                    Script::of_named(arg, reach)
                 }
-                Some(from) => {
-                    found.named.push(from..arg.len());
+                Some(secret) => {
+                    found.named.push(secret);
                     Script::read(arg).without_verbs()
                 }
                 None if found.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
@@ -192,10 +194,10 @@ impl Redactor {
 
     /// These and what the words of its commands hold, each within its word; and what nobody would run.
     fn within_words(&self, text: &str, found: Found, script: &Script) -> Vec<Range<usize>> {
-        let mut named = found.named;
+        let mut named = script.before_commands(text, found.named);
         for command in &script.commands {
             let hidden = command.iter().zip(script::hidden(command));
-            named.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
+            named.extend(hidden.filter_map(|(word, secret)| Some(word.written(secret?))));
         }
         let hides = |span: &Range<usize>| {
             let runs = script.runs_at(span.start) && !TOKENS.is_match(&text[span.clone()]);

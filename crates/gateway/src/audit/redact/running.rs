@@ -58,7 +58,9 @@ const RUN_SCRIPTS: &[&str] = &[
     "tcsh",
     "tmux",
     "watch",
+    "watchexec",
     "xargs",
+    "xterm",
     "yash",
     "zsh",
 ];
@@ -86,9 +88,10 @@ const LAUNCHERS: &[&str] = &[
 const RUN_OPTIONS: &[&str] = &["-c", "-C", "-e", "-E", "-ex", "-x"];
 
 /// With these programs they mean something else: a container, a variable.
-const CONTAINERS: &[&str] = &[
+pub(super) const CONTAINERS: &[&str] = &[
     "ansible-playbook",
     "docker",
+    "docker-compose",
     "helm",
     "kubectl",
     "nerdctl",
@@ -103,28 +106,44 @@ const GIT_RUNS: &[&str] = &["bisect", "filter-branch", "foreach", "rebase"];
 pub(super) struct Running<'w> {
     words: &'w [&'w str],
     program: &'w str,
+    /// Where that stands.
+    program_at: usize,
     /// Where the first of its words stands that runs others.
     runner: Option<usize>,
+    /// Where the first of its words stands that a launcher may start.
+    started: Option<usize>,
+    /// Where `env` stands.
+    env_at: Option<usize>,
+    /// Where `git` is told to run what follows.
+    git_runs_at: Option<usize>,
     /// What it makes of all its words, and of what it reads.
     pub(super) all: Use,
 }
 
 impl<'w> Running<'w> {
     pub(super) fn new(words: &'w [&'w str]) -> Self {
-        let program = program(words);
-        let is_git = base(program) == "git";
+        let program_at = words.iter().position(|word| !word.contains('='));
+        let program_at = program_at.unwrap_or(words.len());
+        let program = words.get(program_at).copied().unwrap_or_default();
+        let may_be_git = || words.iter().any(|word| base(word) == "git");
+        let git_runs_at = words.iter().position(|word| GIT_RUNS.contains(word));
+        let git_runs_at = git_runs_at.filter(|_| may_be_git());
         // Any of them may be the program that those before it start.
-        let all = words.iter().map(|word| of_program(word)).max().unwrap_or(Use::Text);
+        let all = words.iter().map(|word| of_started(word)).max().unwrap_or(Use::Text);
         let all = match all {
-            _ if is_git && words.iter().any(|word| GIT_RUNS.contains(word)) => Use::Code,
+            _ if git_runs_at.is_some() => Use::Code,
             Use::Data | Use::Text if BUILTINS.contains(&program) => Use::Script,
             all => all,
         };
-        let runner = words.iter().position(|word| of_program(word) != Use::Text);
+        let runner = words.iter().position(|word| of_started(word) != Use::Text);
         Self {
             words,
             program,
+            program_at,
             runner,
+            started: words.iter().position(|word| is_plain(word)),
+            env_at: words.iter().position(|word| base(word) == "env"),
+            git_runs_at,
             all,
         }
     }
@@ -167,6 +186,44 @@ impl<'w> Running<'w> {
         is_builtin || starts_it || of_program(self.program) != Use::Text
     }
 
+    /// Whether a word may be run from the byte on where it is a secret by its name, whatever the name says: it stands
+    /// behind something that runs texts, or where a text is expected. What only follows the option of a shell's script
+    /// is given to that.
+    pub(super) fn may_run_named(&self, at: usize, from: usize) -> bool {
+        if self.takes_data() || at < self.program_at {
+            return false;
+        }
+        let runs_it = |by: usize| {
+            let hands_on = from > 0 || !is_interpreter(self.words[by]) || is_script_option(self.before(at));
+            by < at && hands_on
+        };
+        // `-c` of `git`, and `-e` of many.
+        let is_setting = || base(self.program) == "git" || from > 0 && self.before(at).eq_ignore_ascii_case("-e");
+        self.runs_words()
+            || self.runner.is_some_and(runs_it)
+            || self.git_runs_at.is_some_and(|by| by < at)
+            || !self.is_client() && (self.is_run_by_name(at) || !is_setting() && self.is_run_by_letter(at))
+    }
+
+    /// Whether a word sets a variable of what is started.
+    pub(super) fn sets_variable(&self, at: usize) -> bool {
+        let is_before_program = || self.started.is_none_or(|started| at < started);
+        at <= self.program_at || self.launches() && is_before_program()
+    }
+
+    pub(super) fn program_is(&self, one_of: &[&str]) -> bool {
+        one_of.contains(&base(self.program))
+    }
+
+    pub(super) fn word(&self, at: usize) -> &'w str {
+        self.words[at]
+    }
+
+    /// The word before another, if there is one.
+    pub(super) fn before(&self, at: usize) -> &'w str {
+        at.checked_sub(1).map_or("", |before| self.words[before])
+    }
+
     /// Whether what stands behind it is what it starts.
     pub(super) fn launches(&self) -> bool {
         LAUNCHERS.contains(&base(self.program))
@@ -178,8 +235,6 @@ impl<'w> Running<'w> {
         if BUILTINS.contains(&self.program) {
             return (0..self.words.len()).collect();
         }
-        let program_at = self.words.iter().position(|word| !word.contains('='));
-        let started = self.words.iter().position(|word| is_plain(word));
         let script_at = self.behind_runner(is_script_option);
         let plain_at = self.behind_runner(|word| !word.starts_with('-'));
         let is_run = |at: usize| match self.runner {
@@ -189,11 +244,11 @@ impl<'w> Running<'w> {
                 script_at.is_some_and(|script| script < at) || plain_at == Some(at)
             }
             Some(by) => at == by + 1 || self.words[at - 1].starts_with('-'),
-            None => self.launches() && started == Some(at) || self.of_word(at) == Use::Code,
+            None => self.launches() && self.started == Some(at) || self.of_word(at) == Use::Code,
         };
         let takes_data = self.takes_data();
         let executed =
-            (0..self.words.len()).filter(|&at| Some(at) == program_at || !takes_data && !is_named(at) && is_run(at));
+            (0..self.words.len()).filter(|&at| at == self.program_at || !takes_data && !is_named(at) && is_run(at));
         executed.collect()
     }
 
@@ -211,7 +266,7 @@ impl<'w> Running<'w> {
 
     /// Whether a word is itself the script, rather than given to one: `bash -c X`, `eval X`, `ssh host X`.
     pub(super) fn is_script(&self, at: usize, is_named: bool) -> bool {
-        let before = at.checked_sub(1).map_or("", |before| self.words[before]);
+        let before = self.before(at);
         let is_behind_option = is_script_option(before) || RUN_OPTIONS.contains(&before);
         let hands_on = |by: usize| by < at && !is_interpreter(self.words[by]);
         is_behind_option || BUILTINS.contains(&self.program) || !is_named && self.runner.is_some_and(hands_on)
@@ -223,7 +278,7 @@ impl<'w> Running<'w> {
         if self.all != Use::Code || self.of_word(at) != Use::Code {
             return false;
         }
-        let before = at.checked_sub(1).map_or("", |before| self.words[before]);
+        let before = self.before(at);
         let is_first = || {
             let by = self.runner.filter(|&by| TAKE_PROGRAMS.contains(&base(self.words[by])));
             by.is_some() && self.behind_runner(|word| !word.starts_with('-')) == Some(at)
@@ -267,15 +322,27 @@ impl<'w> Running<'w> {
 
     /// Whether the word, or the one before it, is named after what runs: `-c`, `--exec`, `core.pager=…`.
     fn is_run_by_option(&self, at: usize) -> bool {
-        let word = self.words[at];
-        let before = at.checked_sub(1).map_or("", |before| self.words[before]);
-        let by_letter = RUN_OPTIONS.contains(&before) && !CONTAINERS.contains(&base(self.program));
+        self.is_run_by_letter(at) || self.is_run_by_name(at)
+    }
+
+    fn is_run_by_letter(&self, at: usize) -> bool {
+        RUN_OPTIONS.contains(&self.before(at)) && !CONTAINERS.contains(&base(self.program)) || self.is_split(at)
+    }
+
+    fn is_run_by_name(&self, at: usize) -> bool {
+        let (before, word) = (self.before(at), self.words[at]);
         let own_name = word.split_once('=').map(|(name, _)| name);
         let is_alias = word.starts_with('!') || word.contains("=!");
-        by_letter
-            || is_alias
-            || before.starts_with('-') && runs_its_value(before)
-            || own_name.is_some_and(runs_its_value)
+        is_alias || before.starts_with('-') && runs_its_value(before) || own_name.is_some_and(runs_its_value)
+    }
+
+    /// Whether `env` takes a word apart and starts what is in it: `env -S 'A=b sh -c …'`.
+    fn is_split(&self, at: usize) -> bool {
+        let is_short = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains('S');
+        let (before, word) = (self.before(at), self.words[at]);
+        let is_told = before == "--split-string" || is_short(before) && before.ends_with('S');
+        let tells = word.starts_with("--split-string=") || is_short(word);
+        (is_told || tells) && self.env_at.is_some_and(|env| env < at)
     }
 }
 
@@ -321,10 +388,12 @@ fn of_program(program: &str) -> Use {
     }
 }
 
-/// The first word that is no variable's.
-fn program<'w>(words: &[&'w str]) -> &'w str {
-    let mut words = words.iter().copied();
-    words.find(|word| !word.contains('=')).unwrap_or_default()
+/// The same, also of what is named as a program to start: `ProxyCommand=sh`.
+fn of_started(word: &str) -> Use {
+    match word.split_once('=') {
+        Some((name, program)) if runs_its_value(name) => of_program(program).max(of_program(word)),
+        Some(_) | None => of_program(word),
+    }
 }
 
 pub(super) fn base(program: &str) -> &str {

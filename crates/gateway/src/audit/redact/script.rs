@@ -13,14 +13,15 @@ mod reader;
 mod variables;
 mod word;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use reader::Reader;
 
 use super::code::Kind;
+use super::reach::Reach;
 use super::running::Use;
-use super::{is_name, is_secret_name, words};
+use super::{is_name, is_secret_name, reach, words};
 
 /// A command of the text: its words in order.
 pub(super) type Command = Vec<Word>;
@@ -33,6 +34,8 @@ pub(super) struct Script {
     quoted: Vec<Range<usize>>,
     /// Words that nobody runs, nor a part of them.
     data: HashSet<u32>,
+    /// Words of which nobody knows that they are run, nor that they are not.
+    unsure: HashSet<u32>,
     /// Words that run, though they look like what a name stands for: `TOKEN= rm`, and `TOKEN=rm` where `$TOKEN` is a
     /// command.
     shown: HashSet<u32>,
@@ -87,15 +90,19 @@ impl Script {
 
     /// One of the words of a command.
     pub(super) fn of_argument(text: &str, used: Use) -> Self {
-        Self::begun(text, used)
+        let mut script = Self::begun(text, used);
+        script.unsure.extend((used == Use::Text).then_some(0));
+        script
     }
 
-    /// Text that nobody runs as it is, in which a program may still find substitutions of its own.
-    pub(super) fn of_data(text: &str) -> Self {
-        Self::begun(text, Use::Data)
+    /// One of the words of a command that holds a secret by its name. A program may still find substitutions of its own.
+    pub(super) fn of_named(text: &str, reach: Reach) -> Self {
+        let mut script = Self::begun(text, Use::Data);
+        script.unsure.extend(reach.may_be_command().then_some(0));
+        script
     }
 
-    /// The same, where secrets may stand among the words of commands.
+    /// Text that nobody runs, where secrets may stand among the words of commands.
     pub(super) fn of_text(text: &str) -> Self {
         Self::begun(text, Use::Text)
     }
@@ -119,6 +126,7 @@ impl Script {
             commands: reader.commands,
             quoted: reader.quoted,
             data: reader.data,
+            unsure: reader.unsure,
             shown: reader.shown,
             verbs: reader.verbs,
             targets: reader.targets,
@@ -138,6 +146,24 @@ impl Script {
     pub(super) fn is_data_at(&self, at: usize) -> bool {
         let owner = self.owners.get(at).copied().flatten();
         owner.is_some_and(|owner| self.data.contains(&owner))
+    }
+
+    /// The same values, but where a command may follow one, for all that is known, only what stands before that.
+    pub(super) fn before_commands(&self, text: &str, values: Vec<Range<usize>>) -> Vec<Range<usize>> {
+        if self.unsure.is_empty() {
+            return values;
+        }
+        let words = self.commands.iter().flatten();
+        let words = words.filter(|word| self.unsure.contains(&word.id));
+        let words: HashMap<u32, &Word> = words.map(|word| (word.id, word)).collect();
+        let owner = |at: usize| self.owners.get(at).copied().flatten();
+        let values = values.into_iter().map(|value| match owner(value.start) {
+            Some(id) if !self.unsure.contains(&id) => value,
+            Some(id) if words.contains_key(&id) => words[&id].before_command(value),
+            Some(_) => reach::before_command(text, value),
+            None => value,
+        });
+        values.collect()
     }
 
     /// Whether the word that begins here says what is done.
@@ -188,10 +214,10 @@ impl Script {
     }
 }
 
-/// For each word of a command the byte from which it is a secret, up to its end.
-pub(super) fn hidden(command: &Command) -> Vec<Option<usize>> {
+/// For each word of a command what of it is a secret.
+pub(super) fn hidden(command: &Command) -> Vec<Option<Range<usize>>> {
     let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
-    let told = command.iter().map(|word| word.is_secret.then_some(0));
+    let told = command.iter().map(|word| word.is_secret.then_some(0..word.text.len()));
     told.zip(words::hidden(&texts))
         .map(|(told, named)| told.or(named))
         .collect()
@@ -210,18 +236,41 @@ impl Word {
         (is_name(name) && is_secret_name(name)).then_some(first.start..last.end)
     }
 
-    /// What was written for its text from this byte on.
-    pub(super) fn written(&self, from: usize) -> Range<usize> {
-        let mut letters = self.letters.iter().scan(0, |at, letter| {
+    /// What of a value in it stands before the next command, if the word is a shell's text. The quotes around the word
+    /// are none of that.
+    fn before_command(&self, value: Range<usize>) -> Range<usize> {
+        const NEARBY: usize = 4;
+        let first = self
+            .letters
+            .partition_point(|letter| letter.written.start < value.start);
+        let last = self.letters.partition_point(|letter| letter.written.start < value.end);
+        let (from, to) = (first.saturating_sub(NEARBY), (last + NEARBY).min(self.letters.len()));
+        let text: String = self.letters[from..to].iter().map(|letter| letter.is).collect();
+        let bytes = |letters: &[Letter]| -> usize { letters.iter().map(|letter| letter.is.len_utf8()).sum() };
+        let start = bytes(&self.letters[from..first]);
+        let end = start + bytes(&self.letters[first..last]);
+        let kept = reach::before_command(&text, start..end);
+        let letters = text[kept].chars().count();
+        match self.letters[first..first + letters].last() {
+            Some(last) => value.start..last.written.end,
+            None => value.start..value.start,
+        }
+    }
+
+    /// What was written for these bytes of its text.
+    pub(super) fn written(&self, bytes: Range<usize>) -> Range<usize> {
+        let letters = self.letters.iter().scan(0, |at, letter| {
             let here = *at;
             *at += letter.is.len_utf8();
             Some((here, letter))
         });
-        let start = letters
-            .find(|(at, _)| *at >= from)
-            .map(|(_, letter)| letter.written.start);
+        let mut letters = letters.skip_while(|(at, _)| *at < bytes.start);
         let end = self.letters.last().map_or(0, |letter| letter.written.end);
-        start.unwrap_or(end)..end
+        let Some((_, first)) = letters.next().filter(|(at, _)| *at < bytes.end) else {
+            return end..end;
+        };
+        let last = letters.take_while(|(at, _)| *at < bytes.end).last();
+        first.written.start..last.map_or(first, |(_, letter)| letter).written.end
     }
 }
 

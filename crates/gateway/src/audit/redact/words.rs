@@ -3,12 +3,14 @@
 
 mod habits;
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use habits::{HABITS, Habits, NONE, PROGRAMS};
 use regex::Regex;
 
 use super::name::{PARTS, is_header_name, is_secret_name, tells_count};
+use super::reach::Reach;
 use super::running::{Running, base};
 use super::spans::{credential_from, is_sentence, names_another};
 use super::{compiled, files, is_group, is_name};
@@ -26,8 +28,24 @@ pub(super) fn may_hold_any(text: &str) -> bool {
 /// What else a secret may be given by: programs that read one, and an option.
 const OTHERS: &[&str] = &["--from-literal", "cryptsetup", "ssh-add", "sudo", "wrangler"];
 
-/// For each word the byte from which it is a secret, up to its end.
-pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
+/// For each word what of it is a secret.
+pub(super) fn hidden(words: &[&str]) -> Vec<Option<Range<usize>>> {
+    let begin = begin(words);
+    if begin.iter().all(Option::is_none) {
+        return vec![None; words.len()];
+    }
+    let running = Running::new(words);
+    let begin = begin.into_iter().enumerate();
+    let spans = begin.map(|(at, from)| {
+        let from = from?;
+        let length = Reach::of(&running, at, from).end(&words[at][from..]);
+        Some(from..from + length)
+    });
+    spans.collect()
+}
+
+/// For each word the byte from which it is a secret.
+fn begin(words: &[&str]) -> Vec<Option<usize>> {
     let mut asked = Vec::new();
     let mut habits: &'static Habits = &NONE;
     let mut expected = Expected::Anything;

@@ -7,6 +7,7 @@ use super::document::{Line, what_it_says_is_secret, what_it_sets_is_secret};
 use super::reader::Reader;
 use super::{Command, Letter, Word, hidden};
 use crate::audit::redact::code::Kind;
+use crate::audit::redact::reach::Reach;
 use crate::audit::redact::running::{Running, Use};
 use crate::audit::redact::words;
 
@@ -56,7 +57,6 @@ impl Reader {
         line.escapes |= running.is_client();
         self.note(&begun, &running);
         let program_at = texts.iter().position(|text| !text.contains('=')).unwrap_or(texts.len());
-        let runs_words = running.runs_words();
         if self.within.is_none() && !self.is_code && !self.is_value {
             let verbs = [Some(program_at), running.file()].into_iter().flatten();
             let begin = |at: usize| Some(begun.words.get(at)?.letters.first()?.written.start);
@@ -66,7 +66,8 @@ impl Reader {
             }
         }
         for (at, (word, secret)) in begun.words.iter().zip(hidden(&begun.words)).enumerate() {
-            let may_be_run = runs_words || self.is_strict && running.says_it();
+            let from = secret.as_ref().map_or(0, |secret| secret.start);
+            let may_be_run = running.may_run_named(at, from) || self.is_strict && running.says_it();
             let is_named = secret.is_some() && (at < program_at || !may_be_run);
             let used = match is_named && !running.is_program(at, true) {
                 true => Use::Data,
@@ -76,6 +77,13 @@ impl Reader {
                 Use::Code if running.is_program(at, secret.is_some()) => self.mark(&word.letters, Kind::Program),
                 Use::Script if running.of_word(at) != Use::Script => self.mark(&word.letters, Kind::File),
                 Use::Data | Use::Text | Use::Script | Use::Code => {}
+            }
+            let is_unsure = match &secret {
+                Some(secret) => Reach::of(&running, at, secret.start).may_be_command(),
+                None => used == Use::Text,
+            };
+            if is_unsure && self.within.is_none() {
+                self.unsure.insert(word.id);
             }
             let is_said = !self.is_strict && matches!(running.of_word(at), Use::Data | Use::Text);
             for quoted in &word.quoted {
@@ -163,7 +171,7 @@ impl Begun {
 /// Words that a command is given to act upon: neither options, nor secrets, nor addresses, in which secrets stand.
 fn targets(words: &Command, program_at: usize) -> Vec<u32> {
     let given = words.iter().zip(hidden(words)).skip(program_at);
-    let is_target = |(word, secret): &(&Word, Option<usize>)| {
+    let is_target = |(word, secret): &(&Word, Option<Range<usize>>)| {
         let is_option = word.text.starts_with('-');
         secret.is_none() && !is_option && !word.text.contains("://")
     };

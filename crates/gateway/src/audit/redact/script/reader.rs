@@ -18,6 +18,7 @@ pub(super) struct Reader {
     pub(super) commands: Vec<Command>,
     pub(super) quoted: Vec<Range<usize>>,
     pub(super) data: HashSet<u32>,
+    pub(super) unsure: HashSet<u32>,
     pub(super) shown: HashSet<u32>,
     /// Variables that are used as commands.
     pub(super) called: HashSet<String>,
@@ -54,6 +55,7 @@ impl Reader {
             commands: Vec::new(),
             quoted: Vec::new(),
             data: HashSet::new(),
+            unsure: HashSet::new(),
             shown: HashSet::new(),
             called: HashSet::new(),
             executed: HashSet::new(),
