@@ -262,6 +262,34 @@ fn rejected_when_outside_allowed_cwd_roots() {
 }
 
 #[test]
+fn a_call_without_cwd_writes_nothing_where_no_root_is() {
+    Bench::each(|bench| {
+        let inside = bench.dir("monorepo");
+        let bench = bench
+            .env("ALLOWED_COMMANDS", "touch,ls")
+            .env("ALLOWED_CWD_ROOTS", &inside);
+        let mut server = Server::start(&bench);
+        server.call("execute_command", json!({"command": "ls"})).ok();
+        for (tool, arguments) in [
+            ("execute_command", json!({"command": "touch canary"})),
+            ("execute_process", json!({"file": "touch", "args": ["canary"]})),
+        ] {
+            let outcome = server.call(tool, arguments);
+            assert_ne!(outcome.status(), "ok", "{}", outcome.text);
+            assert!(
+                outcome.text.contains("in none of `ALLOWED_CWD_ROOTS`"),
+                "{}",
+                outcome.text
+            );
+        }
+        assert!(!bench.work().join("canary").exists());
+        server
+            .call("execute_command", json!({"command": "touch canary", "cwd": inside}))
+            .ok();
+    });
+}
+
+#[test]
 fn no_restriction_when_allowed_cwd_roots_is_unset() {
     let (program, line) = versioned();
     for roots in [None, Some("")] {
