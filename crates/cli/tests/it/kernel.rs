@@ -186,6 +186,32 @@ fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
     });
 }
 
+#[test]
+fn a_repository_that_a_file_leads_to_in_the_workspace_stays_as_it_is() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,mkdir,mv,git");
+        bench.repository();
+        let repository = bench.work().join("of/.bare");
+        fs::create_dir(bench.work().join("of")).unwrap();
+        fs::rename(bench.work().join(".git"), &repository).unwrap();
+        bench.file(".git", "gitdir: ./of/.bare\n");
+        let mut server = Server::start(&bench);
+        server.process("git", &["status", "--short"]).ok();
+        let outcome = server.line(
+            "sh -c 'echo evil > of/.bare/hooks/pre-commit; echo evil >> of/.bare/config; mv of was; \
+             mkdir -p of/.bare/hooks; echo evil > of/.bare/hooks/pre-commit; :'",
+        );
+        if outcome.layers().contains(&"protected-paths") {
+            assert!(!repository.join("hooks/pre-commit").exists());
+            assert!(!fs::read_to_string(repository.join("config")).unwrap().contains("evil"));
+        }
+        bench.file(".git", "gitdir: ./missing\n");
+        let outcome = server.process("mkdir", &["missing"]);
+        outcome.refused("CWD_NOT_ALLOWED");
+        assert!(outcome.text.contains("leads to no repository"), "{}", outcome.text);
+    });
+}
+
 /// A command that began while another one's was there must not have it under its own protection, to lose it with that.
 #[test]
 fn a_repository_that_is_pointed_elsewhere_is_not_worked_in() {
