@@ -14,6 +14,8 @@ use anyhow::Context;
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) variables: BTreeMap<String, String>,
+    /// Where it does not exist any more, what it was: most commands do not need it, and those that do say that it is
+    /// missing.
     pub(crate) current_dir: PathBuf,
     pub(crate) home: Option<PathBuf>,
     /// Where we are root, the homes of those whom commands may run as.
@@ -36,8 +38,7 @@ impl Surroundings {
             variables: std::env::vars_os()
                 .map(|(name, value)| (text(name), text(value)))
                 .collect(),
-            current_dir: std::env::current_dir()
-                .context("the current directory cannot be found; change into one that exists")?,
+            current_dir: current_dir()?,
             home: std::env::home_dir().filter(|home| home.is_absolute()),
             other_homes: match crate::wiring::uid() {
                 0 => homes_of(&fs::read_to_string("/etc/passwd").unwrap_or_default(), owner),
@@ -82,6 +83,15 @@ impl Surroundings {
             .filter(|dir| dir.is_absolute());
         named.or_else(|| self.home.as_ref().map(|home| home.join(under_home)))
     }
+}
+
+/// The current directory, or what the kernel calls one that was removed. That must not be the name of another.
+fn current_dir() -> anyhow::Result<PathBuf> {
+    let found = std::env::current_dir().or_else(|missing| match fs::read_link("/proc/self/cwd") {
+        Ok(removed) if removed.is_absolute() && fs::symlink_metadata(&removed).is_err() => Ok(removed),
+        Ok(_) | Err(_) => Err(missing),
+    });
+    found.context("the current directory cannot be found; change into one that exists")
 }
 
 /// Numbers of people begin here; below are those of services.

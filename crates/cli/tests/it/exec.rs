@@ -222,6 +222,40 @@ fn input_that_does_not_end_is_said_to_be_waited_for() {
     assert_eq!(text(&child.wait_with_output().unwrap().stdout), "given");
 }
 
+#[test]
+fn only_what_needs_the_current_directory_misses_one_that_was_removed() {
+    let bench = Bench::allowing("true");
+    let there = bench.work();
+    let run = |arguments: &[&str]| {
+        let inner = bench.command();
+        let mut command = Command::new("sh");
+        let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"";
+        command
+            .args(["-c", script, "sh"])
+            .arg(inner.get_program())
+            .args(arguments)
+            .env_clear()
+            .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .current_dir(bench.work())
+            .stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    for (arguments, code) in [
+        (&["exec", "--", "true"][..], 126),
+        (&["exec", "--cwd", ".", "--", "true"], 126),
+        (&["exec", "--cwd", there.to_str().unwrap(), "--", "true"], 0),
+        (&["audit", "verify"], 0),
+        (&["audit", "query", "--kind", "command"], 0),
+        (&["doctor"], 1),
+    ] {
+        let output = run(arguments);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        let told = format!("{told}{}", text(&output.stdout));
+        assert!(code == 0 || told.contains("gone (deleted)"), "{arguments:?}: {told}");
+    }
+}
+
 /// Runs a command that does not end, tells it so by these signals, and gives the exit code.
 fn stopped_by(bench: &Bench, through: &[&str], signals: &[&str]) -> Option<i32> {
     let inner = bench.command();
