@@ -1,6 +1,7 @@
 //! `config`: writes a first file, shows what is in force, describes the keys, trusts a project's file.
 
 use crate::cli::Config;
+use crate::commands::policy;
 use crate::config::init::{self, Existing};
 use crate::config::{self, Flags, Surroundings, schema, show};
 use crate::start::{BadConfiguration, BadUsage, Started};
@@ -22,6 +23,10 @@ pub(crate) fn run(flags: &Flags, command: &Config) -> anyhow::Result<()> {
         Config::Trust { file } => {
             let surroundings = Surroundings::of_this_process()?;
             let state_dir = config::find_state_dir(&surroundings, flags).map_err(BadConfiguration)?;
+            // What would not be taken anyway is told now, not when the next server does not start.
+            if file.is_file() {
+                policy::check(flags, file)?;
+            }
             let (path, digest) = config::trust(&state_dir, file)?;
             page.line(format_args!(
                 "trusted `{}` as it is now (sha256 {digest}); a change ends that",

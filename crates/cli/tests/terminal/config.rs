@@ -83,6 +83,19 @@ fn a_configuration_that_cannot_be_used_ends_every_command_with_two() {
 }
 
 #[test]
+fn a_file_that_would_not_be_taken_is_not_trusted() {
+    let stage = Stage::new();
+    for text in ["command_policy: {network: maybe}\n", "a: [\n", "tools: [{name: x}]\n"] {
+        let file = stage.write(".countersign/config.yaml", text);
+        let checked = stage.run(&["policy", "check", file.to_str().unwrap()]);
+        let trusted = stage.run(&["config", "trust", file.to_str().unwrap()]);
+        assert_eq!((checked.code, checked.stderr.is_empty()), (2, false), "{checked:?}");
+        trusted.failed(2, &checked.stderr);
+    }
+    assert!(!stage.state().exists());
+}
+
+#[test]
 fn a_file_that_is_not_there_is_not_trusted() {
     let stage = Stage::new();
     let ran = stage.run(&["config", "trust", "none.yaml"]);

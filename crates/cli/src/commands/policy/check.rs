@@ -17,6 +17,16 @@ const NO_DIRECTORY: &str = "/dev/null";
 const SPEAKING: [&str; 3] = ["ALLOWED_COMMANDS", "ALLOWED_CWD_ROOTS", "COUNTERSIGN_DATABASE"];
 
 pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
+    for warning in check(flags, file)? {
+        start::say(&format!("warning: {warning}"));
+    }
+    let mut page = Page::stdout();
+    page.line(format_args!("`{}` has no problems", file.display()))?;
+    page.flush()
+}
+
+/// What is worth knowing of a file that has no problems; one that has is an error.
+pub(crate) fn check(flags: &Flags, file: &Path) -> anyhow::Result<Vec<String>> {
     let mut surroundings = Surroundings::of_this_process()?;
     let path = surroundings.current_dir.join(file);
     // What the environment says is not the file's fault.
@@ -54,15 +64,10 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
             }
         },
     };
-    if !problems.is_empty() {
-        return Err(BadConfiguration(Problems(problems)).into());
+    match problems.is_empty() {
+        true => Ok(warnings),
+        false => Err(BadConfiguration(Problems(problems)).into()),
     }
-    for warning in warnings {
-        start::say(&format!("warning: {warning}"));
-    }
-    let mut page = Page::stdout();
-    page.line(format_args!("`{}` has no problems", file.display()))?;
-    page.flush()
 }
 
 /// What only the policy itself can judge.

@@ -5,6 +5,7 @@ mod explain;
 mod show;
 mod tool;
 
+pub(crate) use self::check::check;
 use crate::cli::Policy;
 use crate::config::Flags;
 
