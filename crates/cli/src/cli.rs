@@ -72,6 +72,8 @@ pub(crate) enum Command {
     /// Run one command through policy, approval, sandbox and record.
     #[command(
         after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused, 127 when there is no such program, 130 after Ctrl-C.\n\n\
+                            It reads what is piped into `exec` as it comes; where it may run twice (mode `on-failure`), that is read to its end \
+                            first, and is UTF-8 of 8 MiB at most.\n\n\
                             Example:\n  countersign exec --timeout-ms 60000 -- git status --short"
     )]
     Exec(Exec),

@@ -209,7 +209,7 @@ impl Inner {
             if let Some(refusal) = profile::refuse_exposed(&plan.place.root, &keeper.report.exposed) {
                 return Err(refusal);
             }
-            let pipes = self.spare.take(plan.input.is_some()).map_err(|error| {
+            let pipes = self.spare.take(plan.input.is_some() || plan.is_fed).map_err(|error| {
                 Refusal::new(
                     ErrorCode::CommandExecutionFailed,
                     format!("cannot make pipes for the command: {error}"),

@@ -138,9 +138,9 @@ pub(crate) async fn follow(line: &mut Line, pipes: Pipes, spare: &Spare, plan: &
         mut stdout,
         mut stderr,
     } = ours;
-    let mut feed = pin!(feed(stdin, plan.input.as_deref()));
+    let mut fed = stdin.is_none();
+    let mut feed = pin!(feed(stdin, plan.input.as_deref(), live));
     let mut end = pin!(supervise(line, plan.timeout, live));
-    let mut fed = plan.input.is_none();
     let soon = tokio::time::timeout(UNFOLLOWED, async {
         loop {
             tokio::select! {
@@ -332,10 +332,19 @@ pub(crate) fn not_executed(errno: i32) -> String {
     }
 }
 
-/// Writes the input; a command that does not read it, or closes it, just does not get the rest.
-async fn feed(stdin: Option<pipe::Sender>, input: Option<&str>) {
-    if let (Some(mut stdin), Some(input)) = (stdin, input) {
+/// Writes the input, or what comes for as long as something does; a command that does not read it, or closes it, just
+/// does not get the rest.
+async fn feed(stdin: Option<pipe::Sender>, input: Option<&str>, live: &Live) {
+    let Some(mut stdin) = stdin else { return };
+    if let Some(input) = input {
         let _ = stdin.write_all(input.as_bytes()).await;
+        return;
+    }
+    loop {
+        let piece = live.fed().await;
+        if piece.is_empty() || stdin.write_all(&piece).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -159,6 +159,17 @@ pub trait Progress: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Whether whoever follows a command also passes on what it reads: then that is no part of the call, and nobody knows
+    /// it before.
+    fn feeds(&self) -> bool {
+        false
+    }
+
+    /// The next piece of that, once it is there; an empty one is its end.
+    fn fed(&self) -> Pending<Vec<u8>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
     /// Something that happened to a job that the call waits for. Must not block.
     fn job(&self, _event: &JobEvent) {}
 }

@@ -109,11 +109,77 @@ fn standard_input_is_passed_on() {
     assert_eq!((text(&output.stdout), output.status.code()), ("given\n", Some(0)));
     let output = exec(&bench, &["--", "wc", "-c"], &vec![b'x'; 1 << 20]);
     assert_eq!(text(&output.stdout), "1048576\n");
-    // The command's own status would be mistaken for this one.
-    let output = exec(&bench, &["--", "cat"], b"\xff");
-    let why = "countersign: refused: standard input is not UTF-8";
-    assert_eq!(output.status.code(), Some(126));
-    assert!(text(&output.stderr).starts_with(why), "{}", text(&output.stderr));
+    let output = exec(&bench, &["--", "cat"], b"\xff\0");
+    assert_eq!(
+        (output.stdout.as_slice(), output.status.code()),
+        (&b"\xff\0"[..], Some(0))
+    );
+    // More than a call may bring.
+    let output = exec(&bench, &["--", "wc", "-c"], &vec![b'x'; (8 << 20) + 1]);
+    assert_eq!(text(&output.stdout), "8388609\n");
+    let received = "SELECT payload FROM flow_events WHERE event_type = 'command.received' ORDER BY seq";
+    assert!(bench.column(received)[0].contains("\"input_streamed\":true"));
+}
+
+/// `exec` with a standard input that somebody holds open.
+fn held_open(bench: &Bench, arguments: &[&str]) -> Child {
+    let inner = bench.command();
+    let mut command = Command::new(inner.get_program());
+    command
+        .arg("exec")
+        .args(arguments)
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(bench.work());
+    let command = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_command_begins_and_ends_before_its_input_does() {
+    let bench = Bench::allowing("cat,head,true");
+    for (arguments, code) in [(&["--", "true"][..], 0), (&["--timeout-ms", "300", "--", "cat"], 124)] {
+        let mut child = held_open(&bench, arguments);
+        // To wait for a child closes what it reads, unless somebody else has it.
+        let _held = child.stdin.take();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{arguments:?}");
+    }
+
+    // It reads while more comes, and what it does not read is not waited for.
+    let mut child = held_open(&bench, &["--", "cat"]);
+    let (mut asked, mut said) = (
+        child.stdin.take().unwrap(),
+        BufReader::new(child.stdout.take().unwrap()),
+    );
+    for word in ["one\n", "two\n"] {
+        asked.write_all(word.as_bytes()).unwrap();
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line, word);
+    }
+    drop(asked);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    let mut child = held_open(&bench, &["--", "head", "-1"]);
+    let mut endless = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || while endless.write_all(&[b'\n'; 4096]).is_ok() {});
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((text(&output.stdout), output.status.code()), ("\n", Some(0)));
+    writer.join().unwrap();
+}
+
+#[test]
+fn whoever_is_asked_is_told_that_what_is_piped_in_is_not_shown() {
+    for (before, told) in [("echo x |", true), ("</dev/null", false), ("true | sleep 1 |", true)] {
+        let bench = Bench::new();
+        let said = asked_on_a_terminal(&bench, before, "n\n");
+        assert!(said.contains("touch canary") && said.contains("[y/N]"), "{said}");
+        let line = "reads what is piped into it, which is not shown";
+        assert_eq!(said.contains(line), told, "{before}: {said}");
+    }
 }
 
 #[test]
@@ -129,9 +195,14 @@ fn a_question_without_a_terminal_is_a_refusal() {
 
 /// Runs `exec` on a terminal of its own and types an answer.
 fn on_a_terminal(bench: &Bench, typed: &str) -> String {
+    asked_on_a_terminal(bench, "", typed)
+}
+
+/// The same with something before it in the line.
+fn asked_on_a_terminal(bench: &Bench, before: &str, typed: &str) -> String {
     let inner = bench.command();
     let line = format!(
-        "trap : INT; {} exec -- touch canary; echo code=$?",
+        "trap : INT; {before} {} exec -- touch canary; echo code=$?",
         inner.get_program().to_str().unwrap()
     );
     let mut command = Command::new("script");
@@ -199,20 +270,10 @@ fn a_command_that_a_signal_ended_has_the_code_that_shells_give_it() {
 }
 
 #[test]
-fn input_that_does_not_end_is_said_to_be_waited_for() {
-    let bench = Bench::allowing("cat");
-    let inner = bench.command();
-    let mut command = Command::new(inner.get_program());
-    command
-        .args(["exec", "--", "cat"])
-        .env_clear()
-        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .current_dir(bench.work());
-    let child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = child.spawn().unwrap();
+fn input_of_what_may_run_twice_is_read_first_and_said_to_be_waited_for() {
+    let on_failure = "workspace_root: .\napproval_policy: {mode: on-failure}\ncommand_policy: {allowlist: [cat]}\n";
+    let bench = Bench::new().config(on_failure);
+    let mut child = held_open(&bench, &["--", "cat"]);
     let mut said = String::new();
     BufReader::new(child.stderr.as_mut().unwrap())
         .read_line(&mut said)

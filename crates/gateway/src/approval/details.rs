@@ -54,6 +54,10 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
         unseen.extend(withheld::rest("its input", &shown, limits::INPUT_CHARS_SHOWN));
         put("input", json!(cut(&shown, limits::INPUT_CHARS_SHOWN)));
     }
+    if request.is_fed {
+        put("input_streamed", json!(true));
+        unseen.push("it reads what is piped into it while it runs, and nobody sees that before".to_owned());
+    }
     if !request.env.is_empty() {
         let variables = request.variables();
         let mut env = Map::new();

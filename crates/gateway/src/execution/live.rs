@@ -137,6 +137,14 @@ impl Live {
         }
     }
 
+    /// The next piece of what whoever follows it passes on for it to read; an empty one is the end.
+    pub async fn fed(&self) -> Vec<u8> {
+        match &self.progress {
+            Some(progress) => progress.fed().await,
+            None => Vec::new(),
+        }
+    }
+
     /// A sign of life for a client that waits with a progress token.
     pub fn report(&self, message: &str) {
         if let Some(progress) = &self.progress {

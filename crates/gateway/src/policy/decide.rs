@@ -339,8 +339,8 @@ pub(super) fn covering<'p>(
         Environment::GivenByCall
     };
     let input = match request.input {
-        Some(_) => Input::Given,
-        None => Input::Absent,
+        None if !request.is_fed => Input::Absent,
+        Some(_) | None => Input::Given,
     };
     let candidate = Candidate {
         command,

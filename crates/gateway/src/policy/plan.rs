@@ -19,6 +19,8 @@ pub struct Plan {
     /// Variables besides the ones every command gets.
     pub env: Vec<(String, String)>,
     pub input: Option<String>,
+    /// It reads what its caller passes on while it runs.
+    pub is_fed: bool,
     pub timeout: Duration,
     pub sandbox: SandboxMode,
     pub network: Network,

@@ -111,6 +111,7 @@ pub(super) fn plan(
         place,
         env,
         input: request.input.clone(),
+        is_fed: request.is_fed,
         timeout,
         sandbox,
         network: request.network.unwrap_or(command.network),

@@ -72,7 +72,7 @@ impl Gateway {
             Act::Argv { file, args } => command == file.as_str() && arguments == *args,
         };
         // Whoever knows the rest could try out what is not shown until the digest fits.
-        let can_be_guessed = !is_all_shown || request.input.is_some() || !request.env.is_empty();
+        let can_be_guessed = !is_all_shown || request.input.is_some() || request.is_fed || !request.env.is_empty();
         // S0: filled in when absent. The other tools have no such argument.
         let requested_at = match &request.tool {
             CommandTool::RunCommand => Some(request.requested_at.unwrap_or(live.started_at)),
@@ -111,6 +111,9 @@ impl Gateway {
         // Of what may hold secrets only the shape is kept.
         if let Some(input) = &request.input {
             object = object.whole("input_bytes", i64::try_from(input.len()).unwrap_or(i64::MAX));
+        }
+        if request.is_fed {
+            object = object.flag("input_streamed", true);
         }
         if !request.env.is_empty() {
             object = object.texts("env_names", request.env.keys().map(String::as_str));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
+use serde_json::json;
 use tracing::Instrument as _;
 
 use super::answering::fitted;
@@ -12,6 +13,7 @@ use super::opening::unrecorded;
 use super::{Considered, Gateway};
 use crate::approval::binding;
 use crate::approval::request::ApprovalRequest;
+use crate::audit::chain;
 use crate::clock::Timestamp;
 use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal, Status};
@@ -64,11 +66,16 @@ impl Gateway {
 
     async fn submit_command(self: &Arc<Self>, asked: &Submitted, tool: &CommandTool, attempt: u8) -> Answer {
         let Submitted { admitted, call, .. } = asked;
-        let request = match request::read(tool.clone(), &call.arguments) {
+        let mut request = match request::read(tool.clone(), &call.arguments) {
             Ok(request) => request,
             Err(refusal) => return self.refuse_unreadable(admitted, tool, call, refusal).await,
         };
+        request.is_fed = request.input.is_none() && call.progress.as_ref().is_some_and(|progress| progress.feeds());
         let live = self.live_for(asked, &request, attempt);
+        if request.is_fed {
+            // Two that read from somewhere are never the same call, and an answer to one is none to the other.
+            request.digest = chain::digest(&json!([request.digest, live.request_id.as_str()]));
+        }
         let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
         let mut waits = None;

@@ -610,6 +610,44 @@ async fn one_who_is_streamed_to_hears_of_the_question_and_is_answered_at_the_lim
     assert!(heard.contains(&format!("waiting for approval {id}")), "{heard:?}");
 }
 
+struct Fed;
+
+impl Progress for Fed {
+    fn report(&self, _message: &str) {}
+
+    fn feeds(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn an_answer_for_what_is_read_from_somewhere_counts_once_and_for_nothing_else() {
+    let stage = impatient();
+    let fed = async || {
+        let call = ToolCall {
+            answer_within: None,
+            user: None,
+            tool: "execute_process".into(),
+            arguments: act().as_object().unwrap().clone(),
+            progress: Some(Arc::new(Fed)),
+            cancel: Cancel::never(),
+            origin: Origin::default(),
+        };
+        let caller = Caller::anonymous_agent(Transport::Stdio);
+        stage.gateway().call(caller, call).await.unwrap().structured
+    };
+    assert_eq!(fed().await["status"], "pending");
+    let details = stage.asked().await.details;
+    assert_eq!(details["input_streamed"], true);
+    let risks = details["risks"].to_string();
+    assert!(risks.contains("reads what is piped into it while it runs"), "{risks}");
+    decide(&stage, yes()).await;
+    for answer in [fed().await, call(&stage).await] {
+        assert_eq!(answer["status"], "pending", "{answer}");
+    }
+    assert_eq!(stage.approvals().len(), 3);
+}
+
 #[tokio::test]
 async fn an_agent_cannot_fill_the_board() {
     use countersign_gateway::limits::QUESTIONS_OPEN_MAX;

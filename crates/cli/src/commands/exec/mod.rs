@@ -1,5 +1,6 @@
 //! `exec`: one command through the whole pipeline, from a terminal.
 
+mod feeding;
 mod passing;
 
 use std::fs::{File, OpenOptions};
@@ -23,6 +24,7 @@ use rustix::process::Signal;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value, json};
 
+use self::feeding::Feeding;
 use self::passing::Passing;
 use crate::approvers::{self, Approvers};
 use crate::cli::Exec;
@@ -64,9 +66,16 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
         here: vec![approver],
         outside,
     };
-    let arguments = match arguments(exec) {
+    // A command that may run a second time reads the same both times, so that is read first; and its first try is not its
+    // output.
+    let may_run_twice = started.policy.approval.mode == Mode::OnFailure;
+    let arguments = match arguments(exec, may_run_twice) {
         Ok(arguments) => arguments,
         Err(error) => return Ok(refused(&format!("{error:#}"))),
+    };
+    let feeding = match may_run_twice {
+        true => None,
+        false => Feeding::of_stdin().context("cannot look at standard input")?,
     };
     start::runtime()?.block_on(async {
         let mut stop = Stop::listen()?;
@@ -82,13 +91,11 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             }
         };
         let (cancel_handle, cancel) = Cancel::new();
-        let (passing, writer) = Passing::start();
-        // Where a command may run a second time, its first try is not its output.
-        let is_passed_on = started.policy.approval.mode != Mode::OnFailure;
+        let (passing, writer) = Passing::start(feeding);
         let call = ToolCall {
             tool: "execute_process".to_owned(),
             arguments,
-            progress: is_passed_on.then(|| passing.clone() as Arc<dyn Progress>),
+            progress: (!may_run_twice).then(|| passing.clone() as Arc<dyn Progress>),
             cancel,
             origin: Origin::default(),
             answer_within: None,
@@ -149,7 +156,7 @@ fn leave(code: u8) -> ! {
     std::process::exit(code.into())
 }
 
-fn arguments(exec: &Exec) -> anyhow::Result<Map<String, Value>> {
+fn arguments(exec: &Exec, with_input: bool) -> anyhow::Result<Map<String, Value>> {
     let mut arguments = Map::new();
     let (file, args) = exec.argv.split_first().context("name a program behind `--`")?;
     arguments.insert("file".to_owned(), json!(file));
@@ -160,13 +167,13 @@ fn arguments(exec: &Exec) -> anyhow::Result<Map<String, Value>> {
     if let Some(timeout) = exec.timeout_ms {
         arguments.insert("timeout_ms".to_owned(), json!(timeout));
     }
-    if let Some(input) = piped_input()? {
+    if with_input && let Some(input) = piped_input()? {
         arguments.insert("input".to_owned(), json!(input));
     }
     Ok(arguments)
 }
 
-/// What stands on our standard input, unless a person does.
+/// All that stands on our standard input, unless a person does.
 fn piped_input() -> anyhow::Result<Option<String>> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -329,8 +336,12 @@ struct AskTerminal {
 impl Approver for AskTerminal {
     fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
         let detail = |name: &str| clean(question.details.get(name).and_then(Value::as_str).unwrap_or_default());
+        let reads = match question.details.contains_key("input_streamed") {
+            true => "\nreads what is piped into it, which is not shown",
+            false => "",
+        };
         let text = format!(
-            "\n{} wants to run\n\n    {}\n\nin {}\nasked because: {}\napproval: {}\n\nrun it? [y/N] ",
+            "\n{} wants to run\n\n    {}\n\nin {}{reads}\nasked because: {}\napproval: {}\n\nrun it? [y/N] ",
             self.user,
             detail("command"),
             detail("cwd"),

@@ -1,4 +1,4 @@
-//! The output of a command, passed on as it comes.
+//! The output of a command, passed on as it comes. So is what it reads, if anything does.
 
 use std::io::{self, Write as _};
 use std::sync::{Arc, mpsc};
@@ -10,6 +10,8 @@ use countersign_gateway::service::Progress;
 use countersign_gateway::tools::exec::request::Stream;
 use tokio::sync::watch;
 
+use super::feeding::Feeding;
+
 /// Bytes that wait for their reader before the command has to. It may be more by one read of each stream.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 
@@ -17,6 +19,8 @@ const WAITING_BYTES_MAX: usize = 256 << 10;
 pub(super) struct Passing {
     pieces: mpsc::Sender<Piece>,
     state: watch::Sender<State>,
+    /// What the command reads from us.
+    feeding: Option<Feeding>,
 }
 
 /// The thread that writes.
@@ -39,11 +43,12 @@ struct State {
 }
 
 impl Passing {
-    pub(super) fn start() -> (Arc<Self>, Writer) {
+    pub(super) fn start(feeding: Option<Feeding>) -> (Arc<Self>, Writer) {
         let (pieces, incoming) = mpsc::channel();
         let passing = Arc::new(Self {
             pieces,
             state: watch::Sender::default(),
+            feeding,
         });
         let state = passing.state.clone();
         let writer = std::thread::spawn(move || write_all(&incoming, &state));
@@ -81,6 +86,17 @@ impl Progress for Passing {
             state.waiting += bytes.len();
         });
         let _ = self.pieces.send(Piece::Written(stream, bytes.to_vec()));
+    }
+
+    fn feeds(&self) -> bool {
+        self.feeding.is_some()
+    }
+
+    fn fed(&self) -> Pending<Vec<u8>> {
+        match &self.feeding {
+            Some(feeding) => feeding.next(),
+            None => Box::pin(std::future::ready(Vec::new())),
+        }
     }
 
     fn room(&self) -> Pending<()> {

@@ -77,6 +77,8 @@ pub struct CommandRequest {
     pub cwd: Option<String>,
     pub timeout: Option<Duration>,
     pub input: Option<String>,
+    /// It reads what its caller passes on while it runs, which is no part of the call.
+    pub is_fed: bool,
     pub env: BTreeMap<String, String>,
     pub request_id: Option<RequestId>,
     pub justification: Option<String>,
@@ -105,6 +107,7 @@ impl CommandRequest {
             cwd: None,
             timeout: None,
             input: None,
+            is_fed: false,
             env: BTreeMap::new(),
             request_id: None,
             justification: None,
