@@ -133,7 +133,12 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: `{}`: {}", self.origin.lead(), self.key, self.reason)
+        let (lead, key) = (self.origin.lead(), format!("`{}`", self.key));
+        match lead == key {
+            // A flag is its own key.
+            true => write!(f, "{key}: {}", self.reason),
+            false => write!(f, "{lead}: {key}: {}", self.reason),
+        }
     }
 }
 

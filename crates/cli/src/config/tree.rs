@@ -10,6 +10,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value as Json};
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Location, Spanned};
 
@@ -87,7 +88,42 @@ fn told(error: &serde_saphyr::Error) -> String {
     match error {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => twice(key),
         serde_saphyr::Error::MultipleDocuments { .. } => "a second document begins; a file holds one".to_owned(),
-        other => one_line(&other.to_string()),
+        serde_saphyr::Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias stands inside what it repeats, so it would never end; write out what is meant".to_owned()
+        }
+        serde_saphyr::Error::Budget { breach, .. } => beyond(breach),
+        serde_saphyr::Error::AliasReplayCounterOverflow { .. }
+        | serde_saphyr::Error::AliasReplayLimitExceeded { .. }
+        | serde_saphyr::Error::AliasExpansionLimitExceeded { .. }
+        | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => ALIASES.to_owned(),
+        // Something in what an alias repeats, or that it is repeated so often.
+        serde_saphyr::Error::AliasError { error, .. } => match &**error {
+            serde_saphyr::Error::Budget { .. } => ALIASES.to_owned(),
+            other => told(other),
+        },
+        other => match one_line(&other.to_string()).as_str() {
+            // The scanner counts brackets before the parser does.
+            "recursion limit exceeded" => TOO_DEEP.to_owned(),
+            text => text.to_owned(),
+        },
+    }
+}
+
+const TOO_DEEP: &str = "it nests deeper than a file may";
+const ALIASES: &str = "its anchors and aliases come to more than a file may hold; write out what is meant";
+
+/// The bounds are the parser's own; no file of ours comes near them.
+fn beyond(breach: &BudgetBreach) -> String {
+    match breach {
+        BudgetBreach::Depth { .. } => TOO_DEEP.to_owned(),
+        BudgetBreach::Documents { .. } => "a second document begins; a file holds one".to_owned(),
+        BudgetBreach::Aliases { .. }
+        | BudgetBreach::Anchors { .. }
+        | BudgetBreach::AliasAnchorRatio { .. }
+        | BudgetBreach::RecordedAnchorEvents { .. }
+        | BudgetBreach::RecordedAnchorBytes { .. } => ALIASES.to_owned(),
+        BudgetBreach::SequenceUnbalanced => "a list or a map begins or ends where it should not".to_owned(),
+        _ => "it holds more than a file may".to_owned(),
     }
 }
 
@@ -346,6 +382,25 @@ mod tests {
             ("a: 1\n---\na: 2\n", "a second document begins; a file holds one"),
         ] {
             assert_eq!(read(text).unwrap_err().message, told);
+        }
+        let bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned()
+            + &["ba", "cb", "dc", "ed", "fe", "gf"]
+                .map(|names| {
+                    let (name, of) = names.split_at(1);
+                    format!("{name}: &{name} [{}]\n", vec![format!("*{of}"); 9].join(", "))
+                })
+                .concat();
+        let many = format!("a: [{}]\n", vec!["x"; 300_000].join(","));
+        let deep = format!("a: {}{}\n", "[".repeat(5_000), "]".repeat(5_000));
+        for text in [bomb.as_str(), &many, &deep, "a: &a [*a]\n", "a: &a {b: *a}\n"] {
+            let told = read(text).unwrap_err().message;
+            let is_plain = !["budget", "breach", "weak", "Nodes", "{"]
+                .iter()
+                .any(|word| told.contains(word));
+            assert!(
+                is_plain && told.contains("file may") || told.contains("never end"),
+                "{told}"
+            );
         }
     }
 }
