@@ -89,7 +89,13 @@ impl<'t> Code<'t> {
     /// Whether the text runs, removes or calls what is given to the name before this place.
     fn is_used(&self, at: usize) -> bool {
         let used = self.used.get_or_init(|| used(self.text));
-        !used.is_empty() && used.contains(name_before(self.text, at))
+        !used.is_empty() && (used.contains(name_before(self.text, at)) || used.contains(self.name_of_text(at)))
+    }
+
+    /// The name that the text is given to in which a value begins: `user = "ann:X"`.
+    fn name_of_text(&self, at: usize) -> &'t str {
+        let text = self.text[..at].rsplit_once(['"', '\'']);
+        text.map_or("", |(before, _)| name_before(self.text, before.len()))
     }
 }
 
@@ -119,7 +125,12 @@ fn used(text: &str) -> HashSet<&str> {
             let behind = text[name.end()..].trim_start();
             behind.starts_with('=') && !behind.starts_with("==")
         };
-        names.extend(name.filter(|name| !is_set(name)).map(|name| name.as_str()));
+        let name_used = name.filter(|name| !is_set(name));
+        // All that leads to it as well: `system(token[1:])`.
+        let parts = name_used.map(|name| &text[found.get_match().start()..name.end()]);
+        let is_between = |c: char| !c.is_alphanumeric() && c != '_';
+        let parts = parts.into_iter().flat_map(|parts| parts.split(is_between));
+        names.extend(parts.filter(|part| !part.is_empty()));
         from = name.map_or(found.get_match().end(), |name| name.end());
     }
     names

@@ -52,6 +52,7 @@ impl Reach {
         let is_pair = word[..from].ends_with('=');
         let is_setting = || {
             GIVE_SETTINGS.contains(&before)
+                || word.starts_with("-D")
                 || before == "-e" && running.program_is(CONTAINERS)
                 || running.sets_variable(at)
                 || running.program_is(KEEP_PAIRS)
@@ -63,7 +64,7 @@ impl Reach {
             Self::Word
         } else if running.may_run_named(at, from) {
             Self::Argument
-        } else if is_pair && !word.starts_with('-') && !is_setting() {
+        } else if is_pair && !word.starts_with("--") && !is_setting() {
             Self::Command
         } else if word[..from].ends_with(' ') && !before.starts_with('-') {
             Self::Header

@@ -326,7 +326,9 @@ impl<'w> Running<'w> {
     }
 
     fn is_run_by_letter(&self, at: usize) -> bool {
-        RUN_OPTIONS.contains(&self.before(at)) && !CONTAINERS.contains(&base(self.program)) || self.is_split(at)
+        let is_pager = || self.before(at) == "-P" && self.program_is(&["man"]);
+        let is_script = || RUN_OPTIONS.contains(&self.before(at)) && !self.program_is(CONTAINERS);
+        is_script() || is_pager() || self.is_split(at)
     }
 
     fn is_run_by_name(&self, at: usize) -> bool {

@@ -42,6 +42,7 @@ const LAUNCHERS: &[&str] = &[
     "unheard-of -c '{}'",
     "unheard-of run \"sh -c '{}'\"",
     "kubectl exec p -- unheard-of run '{}'",
+    "man -P '{}' ls",
     "unheard-of \"{}\"",
     "unheard-of $'{}'",
 ];
@@ -130,6 +131,7 @@ fn a_value_ends_where_a_shell_or_a_form_ends_it() {
             "app \"TOKEN='x2; touch b\" 'c'",
             "app \"TOKEN=[redacted]; touch b\" 'c'",
         ),
+        ("app -cTOKEN='x2; touch b'", "app -cTOKEN='[redacted]; touch b'"),
         ("app TOKEN='x2; touch b'", "app TOKEN='[redacted]; touch b'"),
         ("app TOKEN=$'x2; touch b'", "app TOKEN=$'[redacted]; touch b'"),
         (

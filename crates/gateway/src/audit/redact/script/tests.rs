@@ -305,7 +305,11 @@ fn no_command_is_hidden_where_it_is_said_or_called() {
         let shown = plain().redact_line(line);
         assert!(shown.contains("-rf work"), "{line}\n{shown}");
     }
-    for line in ["pass=rm; $pass -rf work", "DB_PASS=rm; \"$DB_PASS\" -rf work"] {
+    for line in [
+        "name=TOKEN value=rm; $value -rf work",
+        "pass=rm; $pass -rf work",
+        "DB_PASS=rm; \"$DB_PASS\" -rf work",
+    ] {
         assert_eq!(plain().redact_line(line), line);
     }
 }

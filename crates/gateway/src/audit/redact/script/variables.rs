@@ -43,7 +43,9 @@ impl Word {
     /// The same, if it is a secret's.
     pub(super) fn secret_variable(&self) -> Option<String> {
         let is_secret = |name: &&str| {
-            let is_one = is_secret_name(name) || name.eq_ignore_ascii_case("pass");
+            // The value of what is named beside it may be one.
+            let others = ["parametervalue", "pass", "value"];
+            let is_one = is_secret_name(name) || others.iter().any(|it| name.eq_ignore_ascii_case(it));
             is_one || is_secret_name(name.trim_end_matches(['s', 'S']))
         };
         self.variable().filter(is_secret).map(str::to_owned)
