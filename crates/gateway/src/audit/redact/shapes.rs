@@ -46,6 +46,13 @@ pub(super) static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"ATATT3[A-Za-z0-9_\-=]{30,}",
         r"sntry[su]_[A-Za-z0-9+/=_\-]{30,}",
         r"sq0(?:atp|csp)-[A-Za-z0-9_\-]{20,}",
+        r"(?-u:\b)glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8}",
+        r"(?-u:\b)pul-[a-f0-9]{40}",
+        r"(?-u:\b)phx_[A-Za-z0-9]{32,}",
+        r"(?-u:\b)[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=\-]{60,}",
+        r"(?-u:\b)key-[a-f0-9]{32}(?-u:\b)",
+        r"(?-u:\b)oy2[a-z0-9]{43}(?-u:\b)",
+        r"(?-u:\b)cio[A-Za-z0-9]{32}(?-u:\b)",
         // The keys of bots that Telegram gives out.
         r"(?:(?-u:\b)|bot)[0-9]{8,10}:(?:AA[A-Za-z0-9_\-]{32,34}|[A-Za-z0-9_\-]{35}(?-u:\b))",
         r"do[opr]_v1_[a-f0-9]{30,}",
@@ -56,3 +63,6 @@ pub(super) static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
     ];
     compiled(&shapes.join("|"))
 });
+
+#[cfg(test)]
+mod tests;
