@@ -6,7 +6,8 @@ use std::ops::Range;
 
 /// Values of secrets in manifests, YAML and JSON.
 pub(super) fn spans(text: &str) -> Vec<Range<usize>> {
-    if !text.contains("Secret") || !text.contains("kind") {
+    let has_kind = text.contains("Secret") && text.contains("kind");
+    if !has_kind && !text.contains("\"stringData\"") {
         return Vec::new();
     }
     let mut spans = in_yaml(text);
@@ -152,7 +153,9 @@ fn in_json(text: &str) -> Vec<Range<usize>> {
             }
             b'}' if open.len() > 1 => {
                 let closed = open.pop().unwrap_or_default();
-                if closed.is_secret {
+                // Nothing else has `stringData`, also where only a part of it is written down.
+                let field = open.last().map_or("", |object| object.field);
+                if closed.is_secret || closed.is_data && field == "stringData" {
                     spans.extend(values.drain(closed.before..));
                 } else if !closed.is_data {
                     values.truncate(closed.before);

@@ -17,10 +17,13 @@ pub(super) const QUOTE: &str = r#"(?:\\*["']|&quot;|&#34;)"#;
 /// What stands between two fields: a comma, the ends of lines, also written out.
 const BETWEEN: &str = r"(?:[ \t\r\n,]|\\[nrt])";
 
+/// What both may belong to, as `helm` says it: `env[0].name=TOKEN,env[0].value=X`.
+const OWNER: &str = r"(?:[A-Za-z0-9_\-]+(?:\[[0-9]+\])?\.)";
+
 /// A name, and what its value stands behind.
 static NAME_FIRST: LazyLock<Regex> = LazyLock::new(|| {
     compiled(&format!(
-        r"(?-u:\b)(?i-u:key|name|parameterkey|variable){QUOTE}?[ \t]*[:=][ \t]*{QUOTE}?([A-Za-z0-9_.:\-]+){QUOTE}?{BETWEEN}+{QUOTE}?((?i-u:parametervalue|value)){QUOTE}?[ \t]*[:=][ \t]*"
+        r"(?-u:\b)(?i-u:key|name|parameterkey|variable){QUOTE}?[ \t]*[:=][ \t]*{QUOTE}?([A-Za-z0-9_.:\-]+){QUOTE}?{BETWEEN}+{OWNER}?{QUOTE}?((?i-u:parametervalue|value)){QUOTE}?[ \t]*[:=][ \t]*"
     ))
 });
 

@@ -47,6 +47,10 @@ fn spans_in(text: &str) -> Vec<Range<usize>> {
         let generated = GENERATED.captures_iter(text);
         spans.extend(generated.filter_map(|it| Some(it.get(1)?.range())));
     }
+    if has(b'=', b'=') {
+        let users = USER_SETTING.find_iter(text);
+        spans.extend(users.filter_map(|it| user_option(text, it.start()..it.end() - 1)));
+    }
     if has(b'<', b'<') {
         let elements = ELEMENT.captures_iter(text).filter(|it| is_secret_name(&it[1]));
         spans.extend(elements.filter_map(|it| Some(it.get(2)?.range())));
@@ -93,7 +97,11 @@ fn names_secret(text: &str, found: &Range<usize>) -> bool {
     }
     // `Server=h;Pwd=X`.
     if name.eq_ignore_ascii_case("pwd") && before.ends_with(';') {
-        return !value.starts_with(['/', '$', '~', '.']);
+        return !is_place(value);
+    }
+    // `createUser({user: "a", pwd: "X"})`.
+    if let Some(quote) = opening(value).filter(|_| name == "pwd" && written.trim_end().ends_with(':')) {
+        return !is_place(&value[quote.len()..]);
     }
     if written.ends_with(": ") && is_sentence(name, value.split(' ')) {
         return false;
@@ -113,6 +121,11 @@ fn names_secret(text: &str, found: &Range<usize>) -> bool {
     }
     let is_several = value.starts_with('(') && is_secret_name(name.trim_end_matches(['s', 'S']));
     is_secret_name(name) || is_several
+}
+
+/// Whether a value is where a shell stands.
+fn is_place(value: &str) -> bool {
+    value.starts_with(['/', '$', '~', '.', '%']) || value[..value.len().min(3)].contains(":\\")
 }
 
 /// Whether `pass` is given a password. Elsewhere it says how a test went, or how many did: `pass: 12`.
@@ -135,7 +148,16 @@ fn is_given_pass(before: &str, written: &str, value: &str) -> bool {
             .is_none_or(|rest| rest.trim().is_empty())
     };
     let sign = written.trim_end();
-    sign.ends_with('=') || sign.ends_with(':') && is_below() && is_alone()
+    let is_first = || lines::is_begun(before) && written.starts_with("pass") && looks_chosen(word);
+    sign.ends_with('=') || sign.ends_with(':') && (is_below() || is_first()) && is_alone()
+}
+
+/// Whether a word has figures among its letters, and is no file and no test.
+fn looks_chosen(word: &str) -> bool {
+    const CHARS_MIN: usize = 8;
+    let has = |test: fn(&u8) -> bool| word.bytes().any(|byte| test(&byte));
+    let is_name = word.contains(['/', '.', '_', ':', '(']);
+    word.len() >= CHARS_MIN && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && !is_name
 }
 
 /// Whether `tokens` are given as such. They are counted as well, and in many languages they are parts of a text.
@@ -215,7 +237,7 @@ static OPTION: LazyLock<Regex> = LazyLock::new(|| {
 /// and `git` read.
 static STATED: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|with[ \t]+password)[ \t]+['"]|(?:(?-u:\b)|\\[nrt])login[ \t]+[^ \t\r\n\\]+(?:[ \t\r\n]|\\[nrt])+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
+        r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|identified[ \t]+with[ \t]+[^ \t\r\n]+[ \t]+(?:as|by)|with[ \t]+password)[ \t]+['"]|(?-u:\b)(?:set[ \t]+password(?:[ \t]+for[ \t]+[^=;\r\n]+)?|pragma[ \t]+(?:hex)?(?:re)?key)[ \t]*=[ \t]*(?:password[ \t]*\([ \t]*)?['"]|(?:(?-u:\b)|\\[nrt])login[ \t]+[^ \t\r\n\\]+(?:[ \t\r\n]|\\[nrt])+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
     )
 });
 
@@ -239,6 +261,9 @@ static KEY_OF_ADDRESS: LazyLock<Regex> = LazyLock::new(|| compiled(r"[?&]key=([A
 
 /// The option by which programs take `user:password`.
 static USER_OPTION: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?:\A|\s)(?:-u|--user|--proxy-user)(?:[ \t]+|=)"));
+
+/// The same in the file of options that `curl` reads.
+static USER_SETTING: LazyLock<Regex> = LazyLock::new(|| compiled(r#"(?:\A|[\s'"])(?:proxy-)?user[ \t]+=[ \t]+""#));
 
 /// `user:password@` of an address.
 static USER_INFO: LazyLock<Regex> =

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::name::{PARTS, is_secret_name};
+use super::name::{PARTS, ends_with, is_secret_name};
 use super::pairs::{QUOTE, quoted};
 use super::spans::{closing, opening, token_end};
 use super::{colours, compiled, is_name};
@@ -113,7 +113,15 @@ fn below(text: &str) -> Vec<Range<usize>> {
 /// Whether a line names a secret and says no more.
 fn names_what_follows(says: &str) -> bool {
     let name = says.strip_suffix(':').map(|name| name.trim_matches(['"', '\'']));
-    name.is_some_and(|name| is_name(name) && is_secret_name(name))
+    name.is_some_and(|name| is_name(name) && is_secret_name(one_of(name)))
+}
+
+/// What several are called, if they are passwords.
+fn one_of(names: &str) -> &str {
+    let one = names
+        .strip_suffix('s')
+        .filter(|one| ends_with(one, "password") || ends_with(one, "passphrase"));
+    one.unwrap_or(names)
 }
 
 /// The value of a line that has nothing else: one word, or what stands between quotes.

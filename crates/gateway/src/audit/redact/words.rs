@@ -26,7 +26,7 @@ pub(super) fn may_hold_any(text: &str) -> bool {
 }
 
 /// What else a secret may be given by: programs that read one, and an option.
-const OTHERS: &[&str] = &["--from-literal", "cryptsetup", "ssh-add", "sudo", "wrangler"];
+const OTHERS: &[&str] = &["--from-literal", "cryptsetup", "gcloud", "ssh-add", "sudo", "wrangler"];
 
 /// For each word what of it is a secret.
 pub(super) fn hidden(words: &[&str]) -> Vec<Option<Range<usize>>> {
@@ -71,7 +71,7 @@ fn begin(words: &[&str]) -> Vec<Option<usize>> {
             applies.copied().unwrap_or(habits)
         });
         expected = after(words.split_at(at + 1), habits, sets);
-        sets |= matches!(word, "set" | "setenv" | "setx" | "config" | "configure");
+        sets |= matches!(word, "set" | "env:set" | "setenv" | "setx" | "config" | "configure");
     }
     if habits.ends_with_it {
         // `pulumi config set name X --secret`.
@@ -111,11 +111,19 @@ pub(super) fn read_secret(words: &[&str]) -> bool {
 fn takes_it(program: &str, words: &[&str]) -> bool {
     let has = |options: &[&str]| words.iter().any(|word| options.contains(word));
     let by = |options: &[&str]| words.contains(&"login") && has(options);
+    // What is started elsewhere may be anything.
+    let starts_other = || has(&["--", "exec", "run"]);
+    let stores = |acts: &[&str]| words.contains(&"secret") && has(acts) && !starts_other();
+    let reads_file = |word: &str| word.starts_with("--from-file=") && word.ends_with("/dev/stdin");
     match program.rsplit('/').next().unwrap_or_default() {
         "buildah" | "crane" | "docker" | "helm" | "nerdctl" | "oras" | "podman" | "regctl" | "skopeo" => {
-            by(&["--password-stdin", "--pass-stdin"])
+            by(&["--password-stdin", "--pass-stdin"]) || stores(&["create"]) && has(&["-"])
         }
-        "gh" => by(&["--with-token"]),
+        "gh" => by(&["--with-token"]) || stores(&["set"]),
+        "gcloud" => has(&["secrets"]) && (has(&["--data-file=-"]) || words.ends_with(&["--data-file", "-"])),
+        "kubectl" | "oc" => stores(&["create"]) && words.iter().any(|word| reads_file(word)),
+        "vault" => by(&["-"]),
+        "vercel" => has(&["env"]) && has(&["add"]),
         "glab" => by(&["--stdin"]),
         "chpasswd" | "cryptsetup" => true,
         "passwd" => has(&["--stdin"]),
@@ -291,6 +299,16 @@ fn after((words, behind): (&[&str], &[&str]), habits: &Habits, sets: bool) -> Ex
         let names_it = matches!(before.last(), Some(&("--arg" | "--argjson" | "--argstr")));
         names_it && is_name(word) && is_secret_name(word)
     };
+    let is_later = || {
+        let mut later = habits.later.iter();
+        later.any(|(begin, behind)| {
+            words
+                .iter()
+                .rev()
+                .nth(behind - 1)
+                .is_some_and(|word| word.starts_with(begin))
+        })
+    };
     match word {
         "-u" | "--user" if names_user(before.iter().copied()) => Expected::Anything,
         "-u" | "--user" | "--proxy-user" => Expected::UserAnd(':'),
@@ -298,7 +316,7 @@ fn after((words, behind): (&[&str], &[&str]), habits: &Habits, sets: bool) -> Ex
         "-x" | "--proxy" | "--preproxy" if habits.cookies => Expected::Proxy,
         "-H" | "--header" | "--proxy-header" => Expected::Header,
         "--from-literal" => Expected::Pair,
-        _ if habits.next.contains(&word) || is_option || is_header() => Expected::Secret,
+        _ if is_later() || habits.next.contains(&word) || is_option || is_header() => Expected::Secret,
         _ if is_setting() || is_argument() => Expected::Secret,
         _ => Expected::Anything,
     }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::document::{Line, what_it_says_is_secret, what_it_sets_is_secret};
+use super::document::{Line, what_it_puts_behind_a_name_is_secret, what_it_says_is_secret, what_it_sets_is_secret};
 use super::reader::Reader;
 use super::{Command, Letter, Word, hidden};
 use crate::audit::redact::code::Kind;
@@ -43,6 +43,9 @@ impl Reader {
             before.into_iter().for_each(what_it_says_is_secret);
         }
         what_it_sets_is_secret(&mut begun.words);
+        if !self.is_strict {
+            what_it_puts_behind_a_name_is_secret(&mut begun.words);
+        }
         for substituted in begun.words.iter().filter_map(Word::substituted_secret) {
             self.commands[substituted].iter_mut().for_each(what_it_says_is_secret);
         }

@@ -3,8 +3,9 @@
 use super::reader::{LEVELS_MAX, Reader};
 use super::{Command, Letter, Word};
 use crate::audit::redact::code::Kind;
-use crate::audit::redact::is_secret_name;
+use crate::audit::redact::reach::Reach;
 use crate::audit::redact::running::{self, Use};
+use crate::audit::redact::{is_name_char, is_secret_name};
 
 /// What the commands of one line do with the documents below it.
 #[derive(Default)]
@@ -96,6 +97,31 @@ pub(super) fn what_it_sets_is_secret(command: &mut Command) {
     {
         let patterns = usize::from(said.len() > 1);
         said.iter_mut().skip(patterns).for_each(|word| word.is_secret = true);
+    }
+}
+
+/// `printf 'SECRET_KEY=%s' X`: what is put behind a secret's name, unless a shell that reads it would find a command.
+pub(super) fn what_it_puts_behind_a_name_is_secret(command: &mut Command) {
+    let [program, pattern, said @ ..] = command.as_mut_slice() else {
+        return;
+    };
+    if program.text != "printf" {
+        return;
+    }
+    let before: Vec<&str> = pattern.text.split("%s").collect();
+    let places = before.len() - 1;
+    for at in 0..said.len() {
+        let Some(named) = at.checked_rem(places).map(|place| before[place].trim_end()) else {
+            return;
+        };
+        // `%s=%s` is told the name as well.
+        let name = match named.strip_suffix(['=', ':']) {
+            Some("") => at.checked_sub(1).map_or("", |name| said[name].text.as_str()),
+            Some(name) => name.rsplit(|c| !is_name_char(c)).next().unwrap_or_default(),
+            None => continue,
+        };
+        let is_word = Reach::Argument.end(&said[at].text) == said[at].text.len();
+        said[at].is_secret |= is_word && is_secret_name(name);
     }
 }
 

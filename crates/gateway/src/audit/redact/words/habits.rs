@@ -14,6 +14,8 @@ pub(super) struct Habits {
     pub(super) glued: &'static [&'static str],
     /// A user and the password, in the same word or in the next.
     pub(super) user: &'static [(&'static str, char)],
+    /// So many words behind one that begins like this.
+    pub(super) later: &'static [(&'static str, usize)],
     /// All pairs behind one of `when`.
     pub(super) pairs: bool,
     pub(super) ends_with_it: bool,
@@ -29,6 +31,7 @@ pub(super) static NONE: Habits = Habits {
     next: &[],
     glued: &[],
     user: &[],
+    later: &[],
     pairs: false,
     ends_with_it: false,
     logins: false,
@@ -118,12 +121,17 @@ pub(super) static HABITS: &[Habits] = &[
             "ldapexop",
             "ldapmodify",
             "ldapmodrdn",
-            "ldappasswd",
             "ldapsearch",
             "ldapwhoami",
         ],
         next: &["-w"],
         glued: &["-w"],
+        ..NONE
+    },
+    Habits {
+        programs: &["ldappasswd"],
+        next: &["-a", "-s", "-w"],
+        glued: &["-a", "-s", "-w"],
         ..NONE
     },
     Habits {
@@ -188,7 +196,7 @@ pub(super) static HABITS: &[Habits] = &[
     },
     Habits {
         programs: &["openssl"],
-        next: &["-k", "-K", "-pass", "-passin", "-passout"],
+        next: &["-hmac", "-k", "-K", "-pass", "-passin", "-passout"],
         ..NONE
     },
     Habits {
@@ -202,8 +210,8 @@ pub(super) static HABITS: &[Habits] = &[
         ..NONE
     },
     Habits {
-        programs: &["nmcli"],
-        next: &["password"],
+        programs: &["nmcli", "wpa_cli"],
+        next: &["802-11-wireless-security.psk", "password", "psk", "wifi-sec.psk"],
         ..NONE
     },
     Habits {
@@ -220,6 +228,7 @@ pub(super) static HABITS: &[Habits] = &[
     Habits {
         programs: &["bw"],
         next: &["unlock"],
+        later: &[("login", 2)],
         ..NONE
     },
     Habits {
@@ -286,6 +295,72 @@ pub(super) static HABITS: &[Habits] = &[
         programs: &["vault"],
         when: &["patch", "put", "write"],
         pairs: true,
+        ..NONE
+    },
+    Habits {
+        programs: &["aws"],
+        when: &["--type=SecureString", "SecureString"],
+        next: &["--value"],
+        glued: &["--value="],
+        ..NONE
+    },
+    Habits {
+        programs: &["az"],
+        when: &["secret"],
+        next: &["--value"],
+        glued: &["--value="],
+        ..NONE
+    },
+    Habits {
+        programs: &["eas"],
+        when: &["env:create", "secret:create"],
+        next: &["--value"],
+        glued: &["--value="],
+        ..NONE
+    },
+    Habits {
+        programs: &["ansible-vault"],
+        next: &["encrypt_string"],
+        ..NONE
+    },
+    Habits {
+        programs: &["keytool"],
+        next: &["-new"],
+        ..NONE
+    },
+    Habits {
+        programs: &["poetry"],
+        when: &["publish"],
+        next: &["-p"],
+        ..NONE
+    },
+    Habits {
+        programs: &["composer", "poetry"],
+        when: &["config"],
+        later: &[("github-oauth.", 1), ("gitlab-token.", 1), ("http-basic.", 2)],
+        ..NONE
+    },
+    Habits {
+        programs: &["expo"],
+        when: &["login"],
+        next: &["-p"],
+        ..NONE
+    },
+    Habits {
+        programs: &["codecov", "codecovcli", "vercel"],
+        next: &["-t"],
+        ..NONE
+    },
+    Habits {
+        programs: &["rclone"],
+        when: &["config", "obscure"],
+        next: &["obscure", "pass"],
+        ..NONE
+    },
+    Habits {
+        programs: &["mc"],
+        when: &["alias"],
+        later: &[("set", 4)],
         ..NONE
     },
     Habits {

@@ -82,6 +82,13 @@ fn what_only_speaks_about_a_secret_is_shown() {
         r#"curl -d {"to":"a@b"} https://host"#,
         "cd /tmp;PWD=/tmp",
         "jq --arg name value .",
+        "aws ssm put-parameter --type String --value a",
+        "poetry config http-basic.x",
+        "rclone copy pass remote:a",
+        "az network set --value a",
+        "mc cp a b c d e",
+        "vercel env ls production",
+        "docker secret ls",
         "deploy --tokens 512 --max-tokens 512 --key-file path",
         "deploy tokens=512 pass=12",
     ] {
@@ -166,6 +173,50 @@ fn values_are_known_by_more_ways_of_naming_them() {
         "curl -H 'X-Functions-Key: hunter2x' https://host",
         "deploy --psk hunter2x",
         "deploy --tokens hunter2x",
+        "aws ssm put-parameter --name x --type SecureString --value hunter2x",
+        "aws ssm put-parameter --name x --value=hunter2x --type=SecureString",
+        "az keyvault secret set --vault-name v --name x --value hunter2x",
+        "eas secret:create --name X --value hunter2x",
+        "netlify env:set API_KEY hunter2x",
+        "ansible-vault encrypt_string hunter2x --name x",
+        "helm install x y --set env[0].name=PASSWORD,env[0].value=hunter2x",
+        "kubectl patch secret x -p '{\"stringData\":{\"any\":\"hunter2x\"}}'",
+        "keytool -importkeystore -srcstorepass hunter2x",
+        "keytool -importkeystore -deststorepass hunter2x -srckeypass hunter2x",
+        "keytool -storepasswd -new hunter2x",
+        "openssl dgst -sha256 -hmac hunter2x file",
+        "poetry publish -u __token__ -p hunter2x",
+        "poetry config http-basic.x ann hunter2x",
+        "composer config http-basic.x ann hunter2x",
+        "composer config --global github-oauth.github.com hunter2x",
+        "expo login -u ann -p hunter2x",
+        "codecov -t hunter2x",
+        "vercel deploy -t hunter2x",
+        "ldappasswd -s hunter2x -D x",
+        "ldappasswd -x -w hunter2x",
+        "nmcli con modify x wifi-sec.psk hunter2x",
+        "wpa_cli set_network 0 psk '\"hunter2x\"'",
+        "rclone config create r sftp user ann pass hunter2x",
+        "rclone obscure hunter2x",
+        "mc alias set m http://h ACCESS hunter2x",
+        "bw login ann@x hunter2x",
+        "curl -K - <<< 'user = \"ann:hunter2x\"'",
+        "printf 'SECRET_KEY=%s\\n' hunter2x >> .env",
+        "printf '%s=%s\\n' API_TOKEN hunter2x >> .env",
+        "printf 'user=%s password=%s\\n' ann hunter2x bob bobs2x",
+        "mysql -e \"SET PASSWORD FOR 'u'@'h' = 'hunter2x'\"",
+        "mysql -e \"SET PASSWORD = 'hunter2x'\"",
+        "mysql -e \"SET PASSWORD FOR 'u'@'h' = PASSWORD('hunter2x')\"",
+        "mysql -e \"ALTER USER u IDENTIFIED WITH mysql_native_password BY 'hunter2x'\"",
+        "sqlite3 db \"PRAGMA key='hunter2x'\"",
+        "mongosh --eval 'db.createUser({user:\"u\",pwd:\"hunter2x\"})'",
+        "echo hunter2x | gh secret set NAME",
+        "echo hunter2x | docker secret create name -",
+        "echo hunter2x | vault login -",
+        "echo -n hunter2x | gcloud secrets create x --data-file=-",
+        "gcloud secrets versions add x --data-file=- <<< hunter2x",
+        "echo hunter2x | kubectl create secret generic x --from-file=password=/dev/stdin",
+        "echo hunter2x | vercel env add NAME production",
         "deploy pass=hunter2x",
     ] {
         let shown = plain().redact_line(text);
@@ -175,4 +226,54 @@ fn values_are_known_by_more_ways_of_naming_them() {
         plain().redact_text("<password>a b</password><name>x</name><token-file>y</token-file>"),
         "<password>[redacted]</password><name>x</name><token-file>y</token-file>"
     );
+}
+
+/// Each holds `hunter22x` as a secret.
+#[test]
+fn values_in_what_is_printed_are_known_by_their_lines() {
+    for text in [
+        "pass: hunter22x",
+        "user: ann\npass: hunter22x\n",
+        "smtp:\n  pass: hunter22x\n",
+        "passwords:\n  - hunter22x\n",
+        "passwords:\n- hunter22x\n- other\n",
+        "{\"stringData\": {\"any\": \"hunter22x\"}}",
+        "{\"pwd\": \"hunter22x\"}",
+        "user = \"ann:hunter22x\"",
+    ] {
+        let shown = plain().redact_text(text);
+        assert!(!shown.contains("22x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
+    }
+    for text in [
+        "pass: 12",
+        "pass: test_login_2",
+        "pass: tests/login2.rs",
+        "PASS: login2test",
+        "{\"pwd\": \"/home/ann\"}",
+        "{\"pwd\": \"C:\\\\Users\"}",
+        "user = \"ann\"",
+        "{\"data\": {\"any\": \"x\"}}",
+    ] {
+        assert_eq!(plain().redact_text(text), text);
+    }
+}
+
+/// What takes a secret takes no command with it.
+#[test]
+fn what_is_put_behind_a_name_is_seen_where_a_shell_may_find_a_command() {
+    for line in [
+        "printf 'TOKEN=%s\\n' 'x; rm -rf work' >> .env",
+        "printf 'TOKEN=%s %s -rf work' x rm | sh",
+        "printf 'TOKEN=x;%s' 'rm -rf work' | sh",
+        "printf 'TOKEN=%s' \"$(rm -rf work)\"",
+        "echo 'rm -rf work' | sh secret set",
+        "echo \"$(rm -rf work)\" | gh secret set NAME",
+        "echo 'rm -rf work' | docker run -i image secret create -",
+        "echo 'rm -rf work' | kubectl exec -i p -- app create secret --from-file=a=/dev/stdin",
+        "user=\"a:rm -rf work\"; eval \"${user#a:}\"",
+        "python3 -c 'user = \"a:rm\"; os.system(user[2:] + \" -rf work\")'",
+    ] {
+        let shown = plain().redact_line(line);
+        assert!(shown.contains("-rf work") && shown.contains("rm"), "{line}\n{shown}");
+    }
 }
