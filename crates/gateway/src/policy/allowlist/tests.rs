@@ -243,6 +243,11 @@ fn a_word_goes_on_behind_a_parenthesis_as_in_bash() {
         "ls <(ls)\\\n#$(id)",
         "ls <(case x in x) ls;; esac)#$(id)",
         "a=(x)#`id`",
+        "ls $(ls id\na=(x)# id\n)",
+        "ls \"$(a=(x)#$(id)\n)\"",
+        "ls $(a=(x)\\\n# id\n)",
+        "ls ${x:-$(a=(x)# id\n)}",
+        "ls `a=(x)# id\n`",
         "export a+=(x)#`id`",
         "a=(x)ls id",
         "a=()'ls' id",
@@ -262,6 +267,8 @@ fn a_word_goes_on_behind_a_parenthesis_as_in_bash() {
         "(ls) # c",
         "ls '<(ls)#'",
         "ls \"a)#b\"",
+        "ls $(ls 'a)#b' \"$(ls)#\")",
+        "ls $(ls) # $(id)#",
     ] {
         accepted("ls", line);
     }

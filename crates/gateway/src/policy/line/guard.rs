@@ -313,16 +313,7 @@ fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         return Ok(());
     }
     let chars: Vec<char> = text.chars().collect();
-    let mut since_document = usize::MAX;
-    for token in tokens {
-        since_document = since_document.saturating_add(1);
-        // Operator, tag, body and tag again: a body is kept whole, but not where it stands.
-        if matches!(since_document, 2 | 3) {
-            continue;
-        }
-        if matches!(token.to_str(), "<<" | "<<-") {
-            since_document = 0;
-        }
+    for token in in_place(tokens) {
         let span = token.location();
         let mut written = chars.get(span.start.index..span.end.index).unwrap_or_default();
         // A token begins before the continued lines in front of it.
@@ -346,6 +337,20 @@ fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         }
     }
     Ok(())
+}
+
+/// The tokens that stand where they say. Behind the operator of a here-document come tag, body and tag again, and a body
+/// is kept whole, but not where it stands.
+fn in_place(tokens: &[Token]) -> impl Iterator<Item = &Token> {
+    let mut since_document = usize::MAX;
+    tokens.iter().filter(move |token| {
+        since_document = since_document.saturating_add(1);
+        let is_of_body = matches!(since_document, 2 | 3);
+        if !is_of_body && matches!(token.to_str(), "<<" | "<<-") {
+            since_document = 0;
+        }
+        !is_of_body
+    })
 }
 
 /// The tokenizer leaves comments out in arithmetic too, where bash has none and expands what stands there:
@@ -386,12 +391,25 @@ fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
 }
 
 /// To bash a word goes on behind the parenthesis that ends a list or a process substitution: `<(ls)#$(id)` holds no
-/// comment, and in `a=(x)ls id` the command is `id`. The tokenizer begins anew there.
+/// comment, and in `a=(x)ls id` the command is `id`. The tokenizer begins anew there; in a substitution it also leaves out
+/// what it takes for a comment, so that nobody sees it later.
 fn check_parentheses(text: &str, tokens: &[Token]) -> Result<(), LineError> {
     if !text.contains(')') {
         return Ok(());
     }
     let chars: Vec<char> = text.chars().collect();
+    for token in in_place(tokens) {
+        let span = token.location();
+        let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        let written: String = written.iter().collect();
+        let has_lost_some = written.matches('#').count() != token.to_str().matches('#').count();
+        if has_lost_some && joined(&written).contains(")#") {
+            return Err(LineError::Unreadable {
+                what: "text right behind a parenthesis",
+                position: from_parser(&span.start),
+            });
+        }
+    }
     let mut in_list = false;
     let mut before: Option<&Token> = None;
     for token in tokens {
