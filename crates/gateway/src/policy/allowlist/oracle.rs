@@ -56,7 +56,7 @@ const FRAGMENTS: [&str; 253] = [
 
 /// Lines to start from; each is changed in a few places.
 #[rustfmt::skip]
-const SEEDS: [&str; 55] = [
+const SEEDS: [&str; 58] = [
     "ls # ; id", "ls 'id;id' \"id;id\"", "ls \"a\\$(id)\" '`id`'", "ls \\`id\\` \\$\\(id\\)",
     "ls <<'E'\n$(id)\nE\nls", "ls <<E\n\\$(id) id\nE\nls", "ls <<E\nid\nE",
     "ls <<-E\n\tid\n\tE\nls", "ls <<E <<'F'\nid\nE\n$(id)\nF\nls", "ls <<E; ls <<-'F'\nid\nE\n\tid\n\tF\nls", "for f in id; do ls \"$f\"; done",
@@ -76,6 +76,7 @@ const SEEDS: [&str; 55] = [
     "set -- . -maxdepth 0 -exec id ';'; find \"./$@\"", "x=' -exec id ; '; find \".\"$x\"\"",
     "find \"./$x\" -name id -exec ls {} +", "printf -v a -v x %s id; ls",
     "i=0; while [ $i -lt 2 ]; do ls id; i=$((i+1)); done", "ls & wait $!; ls $((RANDOM % 5))",
+    "x=$(ls  # id\nls id\n)", "ls \"$(ls  # id \\\nls id\n)\"", "ls <<'E' \"$(ls $(ls id)\n)\"\nid\nE\n\nls",
 ];
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.

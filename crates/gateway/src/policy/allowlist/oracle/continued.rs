@@ -10,7 +10,7 @@ const BREAKS: [&str; 3] = ["\\\n", "\\\\\n", "\\\n\\\n"];
 
 /// Lines that are refused, each for its own reason.
 #[rustfmt::skip]
-const REFUSED: [&str; 44] = [
+const REFUSED: [&str; 49] = [
     "ls $((1 #$(id)\n))", "ls \"$((1 #$(id)\n))\"", "((1 #$(id)\n))", "for ((i=0 #$(id)\n;i<1;i=1)); do ls; done",
     "x=$((1 #$(id)\n))", "ls `ls $((1 #$(id)\n))`", "ls $(ls $((1 #`id`\n)))", "ls <<< $((1 #$(id)\n))",
     "f() { local x; : ${x[0]:=1}; local x='($(id))'; }; f", "f() { local x=1; : $((x[1]=5)); local x='($(id))'; }; f",
@@ -20,6 +20,7 @@ const REFUSED: [&str; 44] = [
     "x='a[$(id)]'; ((x))", "x='a[$(id)]'; ls ${a[x]}", "a=1; x=5; a5='b[$(id)]'; ((a$x))", "x='a[$(id)]'; [[ x -eq 1 ]]",
     "a=(x)ls id", "a=(x)#`id`", "ls <(ls)#$(id)", ">&-id", "ls {PATH}>x", "PATH=. ls", "export PATH=.; ls", "read PATH <<< .; ls",
     "((ls; ls '$(id)'))", "( (i*) )", "find . -exec id ';'", "env id", "case x in x) id;; esac", "ls # x\nid",
+    "ls $(ls  # x\nid\n)", "x=$(ls \t#\nid\n\n)\nwait $!", "ls \"$(ls   # x\nid\n)\"", "ls `ls  # x\nid\n`", "ls ${x:-$(ls ;  # x\nid\n)}",
 ];
 
 pub(super) fn line() -> impl Strategy<Value = String> {

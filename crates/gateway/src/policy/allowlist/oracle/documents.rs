@@ -22,10 +22,11 @@ const AROUND: [&str; 84] = [
 ];
 
 #[rustfmt::skip]
-const OPENINGS: [&str; 26] = [
+const OPENINGS: [&str; 31] = [
     "<<'E'\n", "<<'E'\n", "<<'E'\n", " <<E\n", "<<E\n", " <<\"E\"\n", "<<-E\n", "<<-'E'\n", " <<'E' > o\n", " <<'E' | ls\n", " <<E && ls\n", " <<'E' \"a\"\n", " <<'E' \"$x\"; ls\n",
     "<<'E' <<'F'\n", "<<'E' \\\n", "<<'E' #\n", "<<E \"\n", "<<\\E\n", "<<E'F'\n", "\"$(ls <<'E'\n",
     " <<E; ls <<'F'\n", " <<'E' <<E\n", " <<'F' > o && ls <<-E\n", " <<F | ls <<'E'; ls\n", " 3<<'E' <<\"F\" x\n", "<<'E'<<F\n",
+    " <<'E' \"$(ls $(id)\n)\"\n", " <<E \"$(ls $(ls)\nid)\"\n", " <<'E' $(ls `id`\n)\n", " <<E \"$(ls ${x}\nid\n)\"\n", " <<'E' <(ls $((1))\nid\n)\n",
 ];
 
 #[rustfmt::skip]
@@ -33,7 +34,7 @@ const LINES: [&str; 24] = [
     "id\n", "id\n", "; id\n", "$(id)\n", "`id`\n", "\\$(id)\n", "$(ls)\n", "'", "\"", "'\n", "\"\n", "(\n", ")\n", "\\\n", "x\\\n", "E\n", "E", " E\n", "\tE\n", "EE\n", "<<E\n", "<<'F'\n", "F\n", "#",
 ];
 
-const ENDS: [&str; 12] = [
+const ENDS: [&str; 13] = [
     "\nE\n",
     "\nE\n",
     "\nE\n",
@@ -46,6 +47,7 @@ const ENDS: [&str; 12] = [
     "\nE\nid\nF\n",
     "\nF\n; id\nE\n",
     "\nE\nid\nE\n",
+    "\nE\n\n",
 ];
 
 pub(super) fn line() -> impl Strategy<Value = String> {
