@@ -228,6 +228,43 @@ fn a_plain_line_means_what_it_means_to_bash() {
     }
 }
 
+/// Bash gets what was read, written anew, and it means what was written.
+#[test]
+fn a_line_for_bash_runs_as_it_was_read() {
+    let bench = Bench::allowing("cat,echo,printf,sort,tr");
+    bench.file("a b", "one\n");
+    bench.file("c", "two\n");
+    let mut server = Server::start(&bench);
+    for (line, expected) in [
+        ("for f in *; do # each\n  cat \"$f\"\ndone | sort -r", "two\none\n"),
+        ("x=$(cat c); echo \"got: ${x:-none}\" 'and $x'", "got: two and $x\n"),
+        (
+            "cat <<E | tr a-z A-Z\n$((1 + 2)) \"quoted\" \\$x <<\nE\necho behind",
+            "3 \"QUOTED\" $X <<\nbehind\n",
+        ),
+        (
+            "cat <<-'E'\n\t\tdeep $x\n\tE\nfor i in 1 2; do printf '%s;' $i; done",
+            "deep $x\n1;2;",
+        ),
+        (
+            "echo \"$(cat <<'EOF'\nIt's $(id)\n\n\"more\"\nEOF\n)\"",
+            "It's $(id)\n\n\"more\"\n",
+        ),
+        ("f() { echo \"$1-$#\"; }; f $'a\\tb' c", "a\tb-2\n"),
+        ("case \"$(cat c)\" in t*|x) echo yes;; *) echo no;; esac", "yes\n"),
+        ("if [[ -f c && ! -e d ]]; then echo here; fi", "here\n"),
+        (
+            "a=(x 'y z'); for e in \"${a[@]}\"; do echo \"<$e>\"; done",
+            "<x>\n<y z>\n",
+        ),
+        ("i=0; while ((i < 2)); do echo $i; ((i = i + 1)); done", "0\n1\n"),
+        ("{ echo out; echo err >&2; } 2>&1 | sort", "err\nout\n"),
+        ("cat <(echo sub) c", "sub\ntwo\n"),
+    ] {
+        assert_eq!(server.line(line).ok(), expected, "{line}");
+    }
+}
+
 #[test]
 fn a_command_that_cannot_be_run_is_told_as_bash_tells_it() {
     let bench = Bench::allowing("*");

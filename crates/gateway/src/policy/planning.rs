@@ -217,27 +217,19 @@ fn read_act(
             };
             let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed(list))?;
             let act = match &line.shape {
-                Shape::Plain(tree) if !may_make_programs(tree, place, around) => {
-                    plan_tree(tree, text, &line, place, around)?
-                }
-                Shape::Plain(_) | Shape::NeedsShell(_) => {
-                    shell(text, sought::named(&line, &place.cwd.path, around.programs), around)?
-                }
+                Shape::Plain(tree) if !may_make_programs(tree, place, around) => match plan_tree(tree, place, around) {
+                    Some(act) => act,
+                    None => restated(text, &line, list, place, around)?,
+                },
+                Shape::Plain(_) | Shape::NeedsShell(_) => restated(text, &line, list, place, around)?,
             };
             Ok((act, uses, Reading::Line(Box::new(line))))
         }
     }
 }
 
-/// A plain line runs without a shell; a single plain command without even the runner.
-fn plan_tree(
-    tree: &Tree,
-    text: &str,
-    line: &Line,
-    place: &Place,
-    around: &Surroundings<'_>,
-) -> Result<PlannedAct, Refusal> {
-    let in_shell = || shell(text, sought::named(line, &place.cwd.path, around.programs), around);
+/// A plain line runs without a shell; a single plain command without even the runner. Some plain ones do need a shell.
+fn plan_tree(tree: &Tree, place: &Place, around: &Surroundings<'_>) -> Option<PlannedAct> {
     let commands: Vec<_> = tree.commands().collect();
     let is_builtin = |name: &str| RUNNER_BUILTINS.contains(&name);
     // The runner knows the three standard streams; anything further is a shell's business.
@@ -247,7 +239,7 @@ fn plan_tree(
             || matches!(redirection.action, Action::CopyOf(fd) if fd > 2)
     };
     if commands.iter().any(|command| command.redirections.iter().any(beyond)) {
-        return in_shell();
+        return None;
     }
     // After `cd` a relative program name means another file than it does now.
     let moves = commands.iter().any(|command| command.name == "cd");
@@ -256,7 +248,7 @@ fn plan_tree(
             .iter()
             .any(|command| command.name.contains('/') && !command.name.starts_with('/'))
     {
-        return in_shell();
+        return None;
     }
     let programs: Vec<_> = commands
         .iter()
@@ -277,12 +269,12 @@ fn plan_tree(
             .collect::<Option<Vec<_>>>()
     {
         let argv = std::iter::once(command.name.clone()).chain(args).collect();
-        return Ok(PlannedAct::Process {
+        return Some(PlannedAct::Process {
             program: program.clone(),
             argv,
         });
     }
-    Ok(PlannedAct::Tree {
+    Some(PlannedAct::Tree {
         tree: tree.clone(),
         programs,
     })
@@ -314,6 +306,27 @@ pub(super) fn nothing_to_run(plan: &Plan) -> Option<Unplanned> {
         }
         _ => None,
     }
+}
+
+/// A line for bash. Where there is a list, bash is not given the text but what was read of it, and that is checked as it
+/// stands there.
+fn restated(
+    text: &str,
+    line: &Line,
+    list: &Allowlist,
+    place: &Place,
+    around: &Surroundings<'_>,
+) -> Result<PlannedAct, Refusal> {
+    let named = sought::named(line, &place.cwd.path, around.programs);
+    if *list == Allowlist::Any {
+        return shell(text, named, around);
+    }
+    let Some(restated) = line::restate(text, BOUNDS) else {
+        let message = "this line cannot be written down for bash as it was read; write it in a plainer way";
+        return Err(Refusal::new(ErrorCode::CommandNotAllowed, message));
+    };
+    allowlist::check_line(restated.line(), list, around.programs).map_err(not_allowed(list))?;
+    shell(restated.text(), named, around)
 }
 
 fn shell(text: &str, named: Vec<String>, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {

@@ -5,6 +5,7 @@
 mod continued;
 mod documents;
 mod made;
+mod restated;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -164,8 +165,22 @@ impl Bench {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a stub");
     }
 
-    /// The names of the stubs that ran.
+    /// The names of the stubs that a line ran.
     fn run(&self, line: &str) -> Vec<String> {
+        let run = |work: &Path| {
+            let mut started = shell(&BASH, self.directory.path(), work);
+            started
+                .args(["-c", &format!("{BEFORE}\n{line}")])
+                .env("PATH", self.bin())
+                .env("FUNCNEST", "20")
+                .env(GIVEN.0, GIVEN.1);
+            started.status().expect("a shell runs")
+        };
+        self.observed(run).0
+    }
+
+    /// The names of the stubs that ran, and what came of it.
+    fn observed<T>(&self, run: impl FnOnce(&Path) -> T) -> (Vec<String>, T) {
         // Its own each time: what an earlier line left in the background may still write.
         let made = tempfile::tempdir_in(self.directory.path()).expect("a directory to work in");
         let work = made.path();
@@ -176,15 +191,9 @@ impl Bench {
         }
         fs::create_dir(work.join("d[$(id)]")).expect("a directory");
         let _ = fs::remove_file(self.log());
-        let mut started = shell(&BASH, self.directory.path(), work);
-        started
-            .args(["-c", &format!("{BEFORE}\n{line}")])
-            .env("PATH", self.bin())
-            .env("FUNCNEST", "20")
-            .env(GIVEN.0, GIVEN.1);
-        started.status().expect("a shell runs");
+        let came_of_it = run(work);
         let log = fs::read_to_string(self.log()).unwrap_or_default();
-        log.lines().map(str::to_owned).collect()
+        (log.lines().map(str::to_owned).collect(), came_of_it)
     }
 }
 

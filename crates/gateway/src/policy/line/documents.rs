@@ -13,6 +13,8 @@ use std::collections::HashSet;
 
 use enclosed::{Around, Enclosed};
 
+pub(super) use enclosed::enclosed_text;
+
 pub(super) struct Documents<'a> {
     /// The text without the documents that stand in substitutions: of as many characters, on as many lines.
     visible: Cow<'a, str>,

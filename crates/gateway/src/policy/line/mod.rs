@@ -15,6 +15,7 @@ mod joined;
 mod oracle;
 mod plain;
 mod position;
+mod restated;
 #[cfg(test)]
 mod tests;
 pub mod tree;
@@ -26,6 +27,7 @@ use documents::Documents;
 pub use canonical::{canonical, canonical_argv};
 pub use guard::{Limits, LineError};
 pub use position::Position;
+pub use restated::{Restated, restate};
 
 pub(super) use walk::{decides_locale, is_harmless_locale};
 

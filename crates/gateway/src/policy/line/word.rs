@@ -99,9 +99,10 @@ const OPERATORS: &str = ";&|()<> \t\n";
 
 const PROCESS: &str = "a process substitution inside a word";
 
-/// A text of which every character stands for itself.
+/// A text of which every character stands for itself. Two arrows side by side would be looked at for a here-document.
 pub(super) fn single_quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+    let text = text.replace('\'', r"'\''").replace("<<", "<''<").replace("<<", "<''<");
+    format!("'{text}'")
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -171,7 +172,7 @@ impl Reader<'_> {
                     self.text(c);
                 }
                 _ => {
-                    self.restate(&c.to_string());
+                    self.restate_between_quotes(c);
                     self.text(c);
                 }
             }
@@ -236,7 +237,7 @@ impl Reader<'_> {
                 Some('$') => self.dollar(Quotes::Double),
                 Some('`') => self.backquoted(Quotes::Double),
                 Some(c) => {
-                    self.restate(&c.to_string());
+                    self.restate_between_quotes(c);
                     self.quoted(&c.to_string());
                     self.at += 1;
                 }
@@ -323,6 +324,16 @@ impl Reader<'_> {
     /// Outside of double quotes.
     fn restate_quoted(&mut self, text: &str) {
         self.restate(&single_quoted(text));
+    }
+
+    /// Inside of double quotes, which are left for a moment between two arrows, as in [`single_quoted`].
+    fn restate_between_quotes(&mut self, c: char) {
+        let is_behind_another =
+            || matches!(self.out.restated.last(), Some(Restated::Text(text)) if text.ends_with('<'));
+        match c == '<' && is_behind_another() {
+            true => self.restate("\"\"<"),
+            false => self.restate(&c.to_string()),
+        }
     }
 
     /// What stands from a place up to here, in which nothing can be read in two ways.

@@ -77,3 +77,18 @@ impl Enclosed {
         })
     }
 }
+
+/// The lines of the document in a substitution of this shape, whose inside this is.
+pub(in crate::policy::line) fn enclosed_text(inside: &str) -> Option<String> {
+    let (_, after) = inside.split_once("<<")?;
+    let (first, body) = after.split_once('\n')?;
+    let tag = first.trim_matches([' ', '\t', '\'', '"']);
+    let mut lines = String::new();
+    for line in body.split_inclusive('\n') {
+        if line.strip_suffix('\n') == Some(tag) {
+            return Some(lines);
+        }
+        lines.push_str(line);
+    }
+    None
+}

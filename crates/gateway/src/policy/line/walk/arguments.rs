@@ -15,7 +15,7 @@ use crate::policy::line::word::{self, Context, Part};
 use crate::policy::line::{Arg, CommandUse};
 
 /// Builtins whose arguments `x=…` are assignments.
-pub(super) const DECLARING: [&str; 5] = ["export", "local", "declare", "typeset", "readonly"];
+pub(in crate::policy::line) const DECLARING: [&str; 5] = ["export", "local", "declare", "typeset", "readonly"];
 
 impl Walker<'_> {
     pub(super) fn simple(&mut self, simple: &SimpleCommand) -> Result<(), LineError> {
@@ -216,7 +216,7 @@ fn known_value(assignment: &Assignment) -> Option<String> {
     texts.collect()
 }
 
-pub(super) fn is_name(text: &str) -> bool {
+pub(in crate::policy::line) fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -37,7 +37,7 @@ impl Reader<'_> {
                 self.expansion(Expansion::Value);
             }
             (Some(c), _) if is_special(c) => {
-                self.restate(&format!("${{{c}}}"));
+                self.restate(&format!("${c}"));
                 self.expansion(if "#?$".contains(c) {
                     Expansion::Number
                 } else {
@@ -72,7 +72,10 @@ impl Reader<'_> {
         }
         match escapes::decode(&self.chars[start..end]) {
             Some(text) => {
-                self.restate_quoted(&text);
+                match escapes::encode(&text) {
+                    Some(escaped) => self.restate(&escaped),
+                    None => self.restate_quoted(&text),
+                }
                 self.quoted(&text);
             }
             None => {

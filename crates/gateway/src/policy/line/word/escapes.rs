@@ -48,6 +48,24 @@ pub(super) fn decode(chars: &[char]) -> Option<String> {
     Some(text)
 }
 
+/// A text that holds characters which steer a terminal, as `$'…'` again; other texts need no escapes.
+pub(super) fn encode(text: &str) -> Option<String> {
+    let steers = |c: char| c.is_ascii_control() && !"\t\n\r".contains(c);
+    if !text.contains(steers) {
+        return None;
+    }
+    let mut escaped = String::from("$'");
+    for c in text.chars() {
+        match c {
+            '\\' | '\'' => escaped.extend(['\\', c]),
+            c if steers(c) => escaped.push_str(&format!("\\{:03o}", u32::from(c))),
+            c => escaped.push(c),
+        }
+    }
+    escaped.push('\'');
+    Some(escaped)
+}
+
 /// Most escapes give bytes; above ASCII a byte alone is no character.
 fn ascii(value: u32) -> Option<char> {
     u8::try_from(value).ok().filter(u8::is_ascii).map(char::from)

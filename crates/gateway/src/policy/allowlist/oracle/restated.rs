@@ -1,0 +1,91 @@
+//! Bash as judge of lines that were written anew: they do what the line did, and start nothing that is not listed.
+
+use std::io::{Read, Seek};
+
+use proptest::prelude::*;
+
+use super::{BASH, BEFORE, BENCH, Bench, GIVEN, LISTED, SEEDS, STEPS};
+use super::{cases, changed, enclosed, glued, made, shell, stepped};
+use crate::policy::allowlist::{Allowlist, check_given, check_line};
+use crate::policy::line::{Limits, read, restate};
+
+/// What a line printed, how it ended and which stubs it started.
+#[derive(PartialEq, Eq, Debug)]
+struct Done {
+    printed: String,
+    status: Option<i32>,
+    ran: Vec<String>,
+}
+
+impl Bench {
+    fn done(&self, line: &str) -> Done {
+        // A file and no pipe: what the line left in the background may keep it open for ever.
+        let mut file = tempfile::tempfile().expect("a file to print to");
+        let (ran, status) = self.observed(|work| {
+            let mut started = shell(&BASH, self.directory.path(), work);
+            let line = format!("{BEFORE}\n{line}");
+            started
+                .args(["-c", &line])
+                .env("PATH", self.bin())
+                .env("FUNCNEST", "20");
+            started
+                .env(GIVEN.0, GIVEN.1)
+                .stdout(file.try_clone().expect("a file to print to"));
+            started.status().expect("a shell runs").code()
+        });
+        let mut printed = Vec::new();
+        file.rewind()
+            .and_then(|()| file.read_to_end(&mut printed))
+            .expect("what was printed");
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        Done { printed, status, ran }
+    }
+}
+
+/// How a line ends that was ended.
+const TIMED_OUT: i32 = 124;
+
+/// What differs from one run to the next, or runs beside the line.
+const PASSING: [&str; 8] = ["RANDOM", "&", "$$", "SECONDS", "BASH", "LINENO", "time", "<("];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases() / 2, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_line_that_was_written_anew_does_the_same(
+        line in prop_oneof![1 => glued(), 3 => changed(), 2 => stepped(), 2 => made::line(), 1 => enclosed()]
+    ) {
+        let list = Allowlist::from_entries(&LISTED).expect("valid");
+        let Some(read) = read(&line, Limits::STANDARD).ok().filter(|read| check_line(read, &list, &*BENCH).is_ok()) else {
+            return Ok(());
+        };
+        let given = [(GIVEN.0.to_owned(), GIVEN.1.to_owned())];
+        let Some(restated) = restate(&line, Limits::STANDARD).filter(|_| check_given(&read, &list, &given).is_ok()) else {
+            return Ok(());
+        };
+        let after = BENCH.done(restated.text());
+        let unlisted = after.ran.iter().find(|name| !LISTED.contains(&name.as_str()));
+        prop_assert!(unlisted.is_none(), "{:?} as {:?} ran {:?}", line, restated.text(), unlisted);
+        if !PASSING.iter().any(|passing| line.contains(passing)) {
+            // What an earlier line left in the background may write meanwhile.
+            let is_same = || BENCH.done(&line) == BENCH.done(restated.text());
+            let before = BENCH.done(&line);
+            // All variables, among them the line itself and the number of the process; or a loop that went on.
+            if before.printed.contains("PWD=") || before.status == Some(TIMED_OUT) {
+                return Ok(());
+            }
+            prop_assert!(before == after || is_same() || is_same(), "{:?} as {:?}: {:?}, {:?}", line, restated.text(), before, after);
+        }
+    }
+}
+
+#[test]
+fn what_is_accepted_can_be_written_anew() {
+    let list = Allowlist::from_entries(&LISTED).expect("valid");
+    let accepts = |line: &str| read(line, Limits::STANDARD).is_ok_and(|read| check_line(&read, &list, &*BENCH).is_ok());
+    let accepted: Vec<_> = SEEDS.into_iter().chain(STEPS).filter(|line| accepts(line)).collect();
+    assert!(accepted.len() > 60, "{}", accepted.len());
+    for line in accepted {
+        assert!(restate(line, Limits::STANDARD).is_some(), "{line:?}");
+    }
+}

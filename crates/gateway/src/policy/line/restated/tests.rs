@@ -1,0 +1,124 @@
+//! Lines written anew, as they then stand; that they do the same is bash's to judge (`allowlist/oracle/restated.rs`).
+
+use super::*;
+
+fn check(text: &str, expected: &str) {
+    let restated = restate(text, Limits::STANDARD).unwrap_or_else(|| panic!("{text:?} has no plain form"));
+    assert_eq!(restated.text(), expected, "{text:?}");
+    let again = restate(expected, Limits::STANDARD).unwrap_or_else(|| panic!("{expected:?} has no plain form"));
+    assert_eq!(again.text(), expected, "written anew once more");
+}
+
+#[test]
+fn commands_stand_on_lines_of_their_own_without_comments_and_continued_lines() {
+    for (text, expected) in [
+        ("ls; ls -a # all\n", "ls\nls -a\n"),
+        ("ls \\\n  -a", "ls -a\n"),
+        ("ls && git status || ls | ls &", "ls && git status || ls | ls &\n"),
+        ("! ls", "! ls\n"),
+        (
+            "for f in a 'b c'; do ls \"$f\"; done",
+            "for f in a 'b c'\ndo\nls \"${f}\"\ndone\n",
+        ),
+        ("for f; do ls; done", "for f\ndo\nls\ndone\n"),
+        (
+            "for ((i=0; i<2; i++)); do ls; done",
+            "for ((i=0;i<2;i++)); do\nls\ndone\n",
+        ),
+        ("while ls; do git; done", "while ls\ndo\ngit\ndone\n"),
+        ("until ls; do git; done", "until ls\ndo\ngit\ndone\n"),
+        (
+            "if ls; then git; elif ls; then :; else ls; fi",
+            "if ls\nthen\ngit\nelif ls\nthen\n:\nelse\nls\nfi\n",
+        ),
+        (
+            "case $x in a|'b') ls;; *) git; esac",
+            "case ${x} in\n(a | 'b')\nls\n;;\n(*)\ngit\n;;\nesac\n",
+        ),
+        ("{ ls; } >out 2>&1", "{\nls\n} > out 2>&1\n"),
+        ("(cd x && ls)", "( cd x && ls\n)\n"),
+        ("f() { ls; }; f", "f () {\nls\n}\nf\n"),
+        ("[[ -f x && ! $y == a* ]]", "[[ ( -f x ) && ( ! ( ${y} == a* ) ) ]]\n"),
+        ("((x = 1 + 2))", "((x = 1 + 2))\n"),
+        ("a=(1 'b c' [5]=d); a[1]+=x", "a=( 1 'b c' [5]=d )\na[1]+=x\n"),
+        ("x=1 ls", "x=1 ls\n"),
+        ("ls <(git log)", "ls <( git log\n)\n"),
+        ("ls &>x; ls 2>>y <z", "ls &> x\nls 2>> y < z\n"),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn words_have_one_plain_form() {
+    for (text, expected) in [
+        ("ls $x $1 $? ${x:-a} \"${x#a*}\"", "ls ${x} $1 $? ${x:-a} \"${x#a*}\"\n"),
+        ("ls `git log`", "ls $( git log\n)\n"),
+        ("ls \"$(git \"log\")\"", "ls \"$( git \"log\"\n)\"\n"),
+        ("ls $((1 + 2)) ${#x}", "ls $((1 + 2)) ${#x}\n"),
+        (
+            "for x in 1; do ls $'a\\'b'; done",
+            "for x in 1\ndo\nls 'a'\\''b'\ndone\n",
+        ),
+        (
+            "for x in 1; do ls $'\\x1b[1m\\'a'; done",
+            "for x in 1\ndo\nls $'\\033[1m\\'a'\ndone\n",
+        ),
+        (
+            "for x in 1; do ls a\\ b \"a\\b\" \"\\$x\"; done",
+            "for x in 1\ndo\nls a\\ b \"a\\\\b\" \"\\$x\"\ndone\n",
+        ),
+        (
+            "for x in 1; do ls é* ~/a {b,c}; done",
+            "for x in 1\ndo\nls 'é'* ~/a {b,c}\ndone\n",
+        ),
+    ] {
+        check(text, expected);
+    }
+}
+
+#[test]
+fn documents_become_words() {
+    for (text, expected) in [
+        (
+            "for x in 1; do ls; done <<'E'\n$x 'a'\nE\n",
+            "for x in 1\ndo\nls\ndone <<< '$x '\\''a'\\'''\n",
+        ),
+        (
+            "x=1; ls \"$x\" <<E\n\"$x\" \\$y\nE\nls",
+            "x=1\nls \"${x}\" <<< \"\\\"${x}\\\" \\$y\"\nls\n",
+        ),
+        (
+            "for x in 1; do ls; done <<'E'\na <<< b\nE\n",
+            "for x in 1\ndo\nls\ndone <<< 'a <''<''< b'\n",
+        ),
+        (
+            "x=1; ls \"$x\" <<E\n$x <<F\nE\n",
+            "x=1\nls \"${x}\" <<< \"${x} <\"\"<F\"\n",
+        ),
+        ("x=1; ls \"$x\" <<E\nE\n", "x=1\nls \"${x}\" < /dev/null\n"),
+        (
+            "git commit -m \"$(cat <<'EOF'\nIt's done. $(id)\n\nMore\nEOF\n)\"",
+            "git commit -m \"$( cat <<< 'It'\\''s done. $(id)\n\nMore'\n)\"\n",
+        ),
+    ] {
+        check(text, expected);
+    }
+}
+
+/// What our reader does not see is not given to bash, whether or not the line is refused as well.
+#[test]
+fn what_was_not_read_is_not_there() {
+    for text in [
+        "x=$(ls  # note \\\nid >&2\n)",
+        "ls \"${PWD#<(id)}\"; wait",
+        "ls <<'E' \"$(ls $(id)\n)\"\nx\nE\n\nls",
+        "ls # id\n",
+    ] {
+        let given = restate(text, Limits::STANDARD).map(|restated| restated.text().to_owned());
+        assert!(
+            !given.as_deref().unwrap_or_default().contains("id"),
+            "{text:?}: {given:?}"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! Words, the substitutions in them, and here-documents, which become words.
+
+use brush_parser::ast::{IoHereDocument, Word};
+
+use super::Writer;
+use crate::policy::line::documents::enclosed_text;
+use crate::policy::line::guard;
+use crate::policy::line::word::{self, Context, Parts, Restated, single_quoted};
+
+impl Writer<'_> {
+    pub(super) fn word(&mut self, word: &Word, context: Context) -> Option<()> {
+        self.text(&word.value, context, self.start(word))
+    }
+
+    /// The same for a text that begins at this place of the whole.
+    pub(super) fn text(&mut self, text: &str, context: Context, start: Option<usize>) -> Option<()> {
+        let parts = word::parse(text, context);
+        // What the parser took for a word although bash would not.
+        let is_comment = matches!(parts.restated.first(), Some(Restated::Text(text)) if text.starts_with('#'));
+        if is_comment {
+            return None;
+        }
+        self.parts(parts, start)
+    }
+
+    /// Where a word begins; the parser lets it begin before a continued line that precedes it.
+    pub(super) fn start(&self, word: &Word) -> Option<usize> {
+        let (visible, mut at) = (&self.whole?.visible, word.loc.as_ref()?.start.index);
+        loop {
+            match visible.get(at..)? {
+                ['\\', '\n', ..] => at += 2,
+                [' ' | '\t', ..] => at += 1,
+                _ => return Some(at),
+            }
+        }
+    }
+
+    /// A document says what a text in quotes says: its lines, the last one with its end.
+    pub(super) fn document(&mut self, document: &IoHereDocument) -> Option<()> {
+        let Some(text) = document.doc.value.strip_suffix('\n') else {
+            self.put("< /dev/null");
+            return document.doc.value.is_empty().then_some(());
+        };
+        self.put("<<< ");
+        if !document.requires_expansion {
+            self.put(single_quoted(text));
+            return Some(());
+        }
+        self.put('"');
+        self.parts(word::parse(text, Context::Body), None)?;
+        self.put('"');
+        Some(())
+    }
+
+    fn parts(&mut self, parts: Parts, start: Option<usize>) -> Option<()> {
+        for piece in parts.restated {
+            match piece {
+                Restated::Text(text) => self.put(text),
+                Restated::Program(place) => {
+                    let nested = parts.programs.get(place)?;
+                    let at = start.zip(nested.index).map(|(start, index)| start + index);
+                    self.substitution(&nested.text, at)?;
+                }
+            }
+        }
+        parts.odd.is_empty().then_some(())
+    }
+
+    /// The blank keeps a parenthesis apart with which it would be arithmetic.
+    fn substitution(&mut self, text: &str, at: Option<usize>) -> Option<()> {
+        if self.depth >= self.limits.nesting_max {
+            return None;
+        }
+        let document = self.enclosed_document(text, at)?;
+        let program = guard::parse_part(text, self.limits).ok()?;
+        let mut inner = Writer {
+            whole: None,
+            limits: self.limits,
+            depth: self.depth + 1,
+            out: String::new(),
+        };
+        inner.program(&program)?;
+        let inner = inner.out.trim_end_matches('\n');
+        match document {
+            Some(document) => self.put(format_args!("$( {inner} {document}\n)")),
+            None => self.put(format_args!("$( {inner}\n)")),
+        }
+        Some(())
+    }
+
+    /// The document of a substitution, which the parser did not see; nothing at all where it cannot be told whether there is
+    /// one.
+    fn enclosed_document(&self, text: &str, at: Option<usize>) -> Option<Option<String>> {
+        let Some(whole) = self.whole.filter(|whole| whole.written != whole.visible) else {
+            return Some(None);
+        };
+        let at = at?;
+        let range = at..at + text.chars().count();
+        let (written, visible) = (whole.written.get(range.clone())?, whole.visible.get(range)?);
+        if !visible.iter().copied().eq(text.chars()) {
+            return None;
+        }
+        if written == visible {
+            return Some(None);
+        }
+        let lines = enclosed_text(&written.iter().collect::<String>())?;
+        Some(Some(match lines.strip_suffix('\n') {
+            Some(lines) => format!("<<< {}", single_quoted(lines)),
+            None => "< /dev/null".to_owned(),
+        }))
+    }
+}
