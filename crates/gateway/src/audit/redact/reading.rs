@@ -8,7 +8,7 @@ use super::code::{Code, Kind};
 use super::reach::Reach;
 use super::running::{Running, Use};
 use super::script::{self, Script};
-use super::spans::{is_mixed, named_spans};
+use super::spans::{looks_chosen, named_spans};
 use super::{Redactor, TOKENS, files, keys, merged, replace, structures, words};
 
 /// What becomes of a text.
@@ -249,9 +249,9 @@ impl Found {
     }
 }
 
-/// Whether a value is what programs make for secrets, and no file, branch or name that people have.
+/// Whether a value is what programs make, or people think of, for secrets, and no file, branch or name that people have.
 fn looks_made(value: &str) -> bool {
-    is_mixed(value) && !value.contains(['/', '.', '-', '_', ' ']) || TOKENS.is_match(value)
+    looks_chosen(value) && !value.contains(['-', ' ']) || TOKENS.is_match(value)
 }
 
 /// What is in one of these and in one of those; each are in order and apart.

@@ -153,7 +153,7 @@ fn is_given_pass(before: &str, written: &str, value: &str) -> bool {
 }
 
 /// Whether a word has figures among its letters, and is no file and no test.
-fn looks_chosen(word: &str) -> bool {
+pub(super) fn looks_chosen(word: &str) -> bool {
     const CHARS_MIN: usize = 8;
     let has = |test: fn(&u8) -> bool| word.bytes().any(|byte| test(&byte));
     let is_name = word.contains(['/', '.', '_', ':', '(']);
