@@ -260,9 +260,15 @@ fn a_line_for_bash_runs_as_it_was_read() {
         ("i=0; while ((i < 2)); do echo $i; ((i = i + 1)); done", "0\n1\n"),
         ("{ echo out; echo err >&2; } 2>&1 | sort", "err\nout\n"),
         ("cat <(echo sub) c", "sub\ntwo\n"),
+        ("x=12; if [[ $x =~ ^[0-9]+$ ]]; then echo number; fi", "number\n"),
+        ("echo 'a\nb' \"c\n$(cat c)\"", "a\nb c\ntwo\n"),
     ] {
         assert_eq!(server.line(line).ok(), expected, "{line}");
     }
+    // Behind what is no syntax to it bash goes on with the next line, which to us stands in quotes.
+    bench.file("planted", "echo PLANTED\n");
+    let hidden = server.line("echo $( a=( \\( ) && echo 'x\n. ./planted\ny' )");
+    assert_eq!(hidden.ok(), "x . ./planted y\n");
 }
 
 #[test]

@@ -101,16 +101,22 @@ impl Writer<'_> {
     }
 
     fn program(&mut self, program: &Program) -> Option<()> {
-        program.complete_commands.iter().try_for_each(|list| self.list(list))
+        for line in &program.complete_commands {
+            self.list(line)?;
+            let end = self.out.strip_suffix("; ").unwrap_or(self.out.trim_end()).len();
+            self.out.truncate(end);
+            self.put('\n');
+        }
+        Some(())
     }
 
-    /// Every command on a line of its own.
+    /// What was one line to bash stays one: behind an error it leaves the rest of it.
     fn list(&mut self, list: &CompoundList) -> Option<()> {
         for CompoundListItem(and_or, separator) in &list.0 {
             self.and_or(and_or)?;
             self.put(match separator {
-                SeparatorOperator::Async => " &\n",
-                SeparatorOperator::Sequence => "\n",
+                SeparatorOperator::Async => " & ",
+                SeparatorOperator::Sequence => "; ",
             });
         }
         Some(())
@@ -151,7 +157,10 @@ impl Writer<'_> {
                 self.redirections(redirections.as_ref())
             }
             Command::Function(function) => {
-                self.name(&function.fname.value)?;
+                let name = &function.fname.value;
+                self.put(name);
+                // Bash lets functions have names that variables cannot have.
+                super::walk::is_name(&name.replace('-', "_")).then_some(())?;
                 self.put(" () ");
                 self.compound(&function.body.0)?;
                 self.redirections(function.body.1.as_ref())
@@ -178,49 +187,48 @@ impl Writer<'_> {
                     self.arithmetic(before, part.as_ref().map_or("", |part| &part.value), "")?;
                 }
                 self.put("))");
-                self.body("; do\n", &clause.body.list, "done")
+                self.body("; do ", &clause.body.list, "done")
             }
-            CompoundCommand::BraceGroup(group) => self.body("{\n", &group.list, "}"),
+            CompoundCommand::BraceGroup(group) => self.body("{ ", &group.list, "}"),
             CompoundCommand::Subshell(subshell) => self.subshell(subshell),
             CompoundCommand::ForClause(clause) => {
                 self.put("for ");
                 self.name(&clause.variable_name)?;
-                if let Some(values) = &clause.values {
-                    self.put(" in");
-                    for value in values {
-                        self.put(' ');
-                        self.word(value, Context::Word)?;
-                    }
+                // The parser does not tell `for x` from `for x in` with nothing behind it, which bash goes over never.
+                self.put(" in");
+                for value in clause.values.as_ref()? {
+                    self.put(' ');
+                    self.word(value, Context::Word)?;
                 }
-                self.body("\ndo\n", &clause.body.list, "done")
+                self.body("; do ", &clause.body.list, "done")
             }
             CompoundCommand::CaseClause(clause) => {
                 self.put("case ");
                 self.word(&clause.value, Context::Word)?;
-                self.put(" in\n");
+                self.put(" in ");
                 for item in &clause.cases {
                     for (place, pattern) in item.patterns.iter().enumerate() {
                         self.put(if place == 0 { "(" } else { " | " });
                         self.word(pattern, Context::Word)?;
                     }
-                    self.put(")\n");
+                    self.put(") ");
                     item.cmd.as_ref().map_or(Some(()), |list| self.list(list))?;
                     self.put(match item.post_action {
-                        CaseItemPostAction::ExitCase => ";;\n",
-                        CaseItemPostAction::UnconditionallyExecuteNextCaseItem => ";&\n",
-                        CaseItemPostAction::ContinueEvaluatingCases => ";;&\n",
+                        CaseItemPostAction::ExitCase => ";; ",
+                        CaseItemPostAction::UnconditionallyExecuteNextCaseItem => ";& ",
+                        CaseItemPostAction::ContinueEvaluatingCases => ";;& ",
                     });
                 }
                 self.put("esac");
                 Some(())
             }
             CompoundCommand::IfClause(clause) => {
-                self.body("if ", &clause.condition, "then\n")?;
+                self.body("if ", &clause.condition, "then ")?;
                 self.list(&clause.then)?;
                 for part in clause.elses.iter().flatten() {
                     match &part.condition {
-                        Some(condition) => self.body("elif ", condition, "then\n")?,
-                        None => self.put("else\n"),
+                        Some(condition) => self.body("elif ", condition, "then ")?,
+                        None => self.put("else "),
                     }
                     self.list(&part.body)?;
                 }
@@ -228,11 +236,11 @@ impl Writer<'_> {
                 Some(())
             }
             CompoundCommand::WhileClause(clause) => {
-                self.body("while ", &clause.0, "do\n")?;
+                self.body("while ", &clause.0, "do ")?;
                 self.body("", &clause.1.list, "done")
             }
             CompoundCommand::UntilClause(clause) => {
-                self.body("until ", &clause.0, "do\n")?;
+                self.body("until ", &clause.0, "do ")?;
                 self.body("", &clause.1.list, "done")
             }
             CompoundCommand::Coprocess(_) => None,
@@ -262,6 +270,7 @@ impl Writer<'_> {
                 _ => {}
             }
         }
+        let text = text.replace('\n', " ");
         self.put(format_args!("{before}{text}{behind}"));
         (open == 0).then_some(())
     }

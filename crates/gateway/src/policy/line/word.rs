@@ -81,6 +81,7 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
     let mut reader = Reader {
         chars: &chars,
         at: 0,
+        context,
         out: Parts::default(),
     };
     match context {
@@ -100,7 +101,14 @@ const OPERATORS: &str = ";&|()<> \t\n";
 const PROCESS: &str = "a process substitution inside a word";
 
 /// A text of which every character stands for itself. Two arrows side by side would be looked at for a here-document.
+/// No line ends in a word: behind what is no syntax to it bash goes on with the next line, wherever that is to us.
 pub(super) fn single_quoted(text: &str) -> String {
+    if let Some(escaped) = escapes::encode(text) {
+        return escaped;
+    }
+    if text == "'" {
+        return r"\'".to_owned();
+    }
     let text = text.replace('\'', r"'\''").replace("<<", "<''<").replace("<<", "<''<");
     format!("'{text}'")
 }
@@ -114,6 +122,7 @@ enum Until {
 struct Reader<'a> {
     chars: &'a [char],
     at: usize,
+    context: Context,
     out: Parts,
 }
 
@@ -135,11 +144,7 @@ impl Reader<'_> {
                     if refused(c) {
                         self.odd("text that bash may split in another place");
                     }
-                    // What is a blank or a letter beyond ASCII is the locale's to say.
-                    match c.is_ascii() {
-                        true => self.restate(&c.to_string()),
-                        false => self.restate_quoted(&c.to_string()),
-                    }
+                    self.restate_unquoted(c);
                     self.text(c);
                 }
             }
@@ -183,9 +188,10 @@ impl Reader<'_> {
         match self.peek(1) {
             Some('\n') => {}
             Some(c) => {
-                match c.is_ascii() {
-                    true => self.restate(&format!("\\{c}")),
-                    false => self.restate_quoted(&c.to_string()),
+                // In a list inside a substitution bash takes `\(` for an operator. In an expression `\w` means something.
+                match self.context {
+                    Context::Regex => self.restate(&format!("\\{c}")),
+                    Context::Word | Context::Body => self.restate_quoted(&c.to_string()),
                 }
                 self.quoted(&c.to_string());
             }
@@ -326,20 +332,30 @@ impl Reader<'_> {
         self.restate(&single_quoted(text));
     }
 
-    /// Inside of double quotes, which are left for a moment between two arrows, as in [`single_quoted`].
+    /// What is a blank or a letter beyond ASCII is the locale's to say, but in an expression.
+    fn restate_unquoted(&mut self, c: char) {
+        match c.is_ascii() || self.context == Context::Regex {
+            true => self.restate(&c.to_string()),
+            false => self.restate_quoted(&c.to_string()),
+        }
+    }
+
+    /// Inside of double quotes, which are left for a moment between two arrows and at the end of a line, as in
+    /// [`single_quoted`].
     fn restate_between_quotes(&mut self, c: char) {
         let is_behind_another =
             || matches!(self.out.restated.last(), Some(Restated::Text(text)) if text.ends_with('<'));
-        match c == '<' && is_behind_another() {
-            true => self.restate("\"\"<"),
-            false => self.restate(&c.to_string()),
+        match c {
+            '<' if is_behind_another() => self.restate("\"\"<"),
+            '\n' => self.restate(r#""$'\n'""#),
+            _ => self.restate(&c.to_string()),
         }
     }
 
     /// What stands from a place up to here, in which nothing can be read in two ways.
     fn restate_from(&mut self, start: usize) {
         let written: String = self.chars[start..self.at].iter().collect();
-        self.restate(&written);
+        self.restate(&written.replace('\n', " "));
     }
 
     fn odd(&mut self, what: &'static str) {

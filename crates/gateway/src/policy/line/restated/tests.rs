@@ -10,40 +10,40 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn commands_stand_on_lines_of_their_own_without_comments_and_continued_lines() {
+fn commands_have_one_plain_form_without_comments_and_continued_lines() {
     for (text, expected) in [
-        ("ls; ls -a # all\n", "ls\nls -a\n"),
+        ("ls # one\n\nls # two", "ls\nls\n"),
+        ("ls; ls -a # all\n", "ls; ls -a\n"),
         ("ls \\\n  -a", "ls -a\n"),
         ("ls && git status || ls | ls &", "ls && git status || ls | ls &\n"),
         ("! ls", "! ls\n"),
         (
             "for f in a 'b c'; do ls \"$f\"; done",
-            "for f in a 'b c'\ndo\nls \"${f}\"\ndone\n",
+            "for f in a 'b c'; do ls \"${f}\"; done\n",
         ),
-        ("for f; do ls; done", "for f\ndo\nls\ndone\n"),
         (
             "for ((i=0; i<2; i++)); do ls; done",
-            "for ((i=0;i<2;i++)); do\nls\ndone\n",
+            "for ((i=0;i<2;i++)); do ls; done\n",
         ),
-        ("while ls; do git; done", "while ls\ndo\ngit\ndone\n"),
-        ("until ls; do git; done", "until ls\ndo\ngit\ndone\n"),
+        ("while ls; do git; done", "while ls; do git; done\n"),
+        ("until ls; do git; done", "until ls; do git; done\n"),
         (
             "if ls; then git; elif ls; then :; else ls; fi",
-            "if ls\nthen\ngit\nelif ls\nthen\n:\nelse\nls\nfi\n",
+            "if ls; then git; elif ls; then :; else ls; fi\n",
         ),
         (
             "case $x in a|'b') ls;; *) git; esac",
-            "case ${x} in\n(a | 'b')\nls\n;;\n(*)\ngit\n;;\nesac\n",
+            "case ${x} in (a | 'b') ls; ;; (*) git; ;; esac\n",
         ),
-        ("{ ls; } >out 2>&1", "{\nls\n} > out 2>&1\n"),
-        ("(cd x && ls)", "( cd x && ls\n)\n"),
-        ("f() { ls; }; f", "f () {\nls\n}\nf\n"),
+        ("{ ls; } >out 2>&1", "{ ls; } > out 2>&1\n"),
+        ("(cd x && ls)", "( cd x && ls; )\n"),
+        ("f() { ls; }; f", "f () { ls; }; f\n"),
         ("[[ -f x && ! $y == a* ]]", "[[ ( -f x ) && ( ! ( ${y} == a* ) ) ]]\n"),
         ("((x = 1 + 2))", "((x = 1 + 2))\n"),
-        ("a=(1 'b c' [5]=d); a[1]+=x", "a=( 1 'b c' [5]=d )\na[1]+=x\n"),
+        ("a=(1 'b c' [5]=d); a[1]+=x", "a=( 1 'b c' [5]=d ); a[1]+=x\n"),
         ("x=1 ls", "x=1 ls\n"),
-        ("ls <(git log)", "ls <( git log\n)\n"),
-        ("ls &>x; ls 2>>y <z", "ls &> x\nls 2>> y < z\n"),
+        ("ls <(git log)", "ls <( git log; )\n"),
+        ("ls &>x; ls 2>>y <z", "ls &> x; ls 2>> y < z\n"),
     ] {
         check(text, expected);
     }
@@ -53,24 +53,24 @@ fn commands_stand_on_lines_of_their_own_without_comments_and_continued_lines() {
 fn words_have_one_plain_form() {
     for (text, expected) in [
         ("ls $x $1 $? ${x:-a} \"${x#a*}\"", "ls ${x} $1 $? ${x:-a} \"${x#a*}\"\n"),
-        ("ls `git log`", "ls $( git log\n)\n"),
-        ("ls \"$(git \"log\")\"", "ls \"$( git \"log\"\n)\"\n"),
+        ("ls `git log`", "ls $( git log )\n"),
+        ("ls \"$(git \"log\")\"", "ls \"$( git \"log\" )\"\n"),
         ("ls $((1 + 2)) ${#x}", "ls $((1 + 2)) ${#x}\n"),
         (
             "for x in 1; do ls $'a\\'b'; done",
-            "for x in 1\ndo\nls 'a'\\''b'\ndone\n",
+            "for x in 1; do ls 'a'\\''b'; done\n",
         ),
         (
             "for x in 1; do ls $'\\x1b[1m\\'a'; done",
-            "for x in 1\ndo\nls $'\\033[1m\\'a'\ndone\n",
+            "for x in 1; do ls $'\\033[1m\\'a'; done\n",
         ),
         (
             "for x in 1; do ls a\\ b \"a\\b\" \"\\$x\"; done",
-            "for x in 1\ndo\nls a\\ b \"a\\\\b\" \"\\$x\"\ndone\n",
+            "for x in 1; do ls a' 'b \"a\\\\b\" \"\\$x\"; done\n",
         ),
         (
             "for x in 1; do ls é* ~/a {b,c}; done",
-            "for x in 1\ndo\nls 'é'* ~/a {b,c}\ndone\n",
+            "for x in 1; do ls 'é'* ~/a {b,c}; done\n",
         ),
     ] {
         check(text, expected);
@@ -82,27 +82,54 @@ fn documents_become_words() {
     for (text, expected) in [
         (
             "for x in 1; do ls; done <<'E'\n$x 'a'\nE\n",
-            "for x in 1\ndo\nls\ndone <<< '$x '\\''a'\\'''\n",
+            "for x in 1; do ls; done <<< '$x '\\''a'\\'''\n",
         ),
         (
             "x=1; ls \"$x\" <<E\n\"$x\" \\$y\nE\nls",
-            "x=1\nls \"${x}\" <<< \"\\\"${x}\\\" \\$y\"\nls\n",
+            "x=1; ls \"${x}\" <<< \"\\\"${x}\\\" \\$y\"\nls\n",
         ),
         (
             "for x in 1; do ls; done <<'E'\na <<< b\nE\n",
-            "for x in 1\ndo\nls\ndone <<< 'a <''<''< b'\n",
+            "for x in 1; do ls; done <<< 'a <''<''< b'\n",
         ),
         (
             "x=1; ls \"$x\" <<E\n$x <<F\nE\n",
-            "x=1\nls \"${x}\" <<< \"${x} <\"\"<F\"\n",
+            "x=1; ls \"${x}\" <<< \"${x} <\"\"<F\"\n",
         ),
-        ("x=1; ls \"$x\" <<E\nE\n", "x=1\nls \"${x}\" < /dev/null\n"),
+        ("x=1; ls \"$x\" <<E\nE\n", "x=1; ls \"${x}\" < /dev/null\n"),
         (
             "git commit -m \"$(cat <<'EOF'\nIt's done. $(id)\n\nMore\nEOF\n)\"",
-            "git commit -m \"$( cat <<< 'It'\\''s done. $(id)\n\nMore'\n)\"\n",
+            "git commit -m \"$( cat <<< $'It\\'s done. $(id)\\n\\nMore' )\"\n",
         ),
     ] {
         check(text, expected);
+    }
+}
+
+/// Behind what is no syntax to it bash goes on with the next line, wherever that is to us: no line ends in a word.
+#[test]
+fn lines_end_between_commands_only() {
+    for (text, expected) in [
+        (
+            "x=1; ls 'a\nid' \"b\nid\" \"$x\"",
+            "x=1; ls $'a\\nid' \"b\"$'\\n'\"id\" \"${x}\"\n",
+        ),
+        (
+            "ls $( a=( \\( ) && ls 'x\nid\ny' )",
+            "ls $( a=( '(' ) && ls $'x\\nid\\ny' )\n",
+        ),
+        ("x=1; ls $((1 +\n2)) \"$x\"", "x=1; ls $((1 + 2)) \"${x}\"\n"),
+        ("[[ a =~ ^[0-9]\\.é$ ]]", "[[ a =~ ^[0-9]\\.é$ ]]\n"),
+        ("my-f() { ls; }; x=#a my-f", "my-f () { ls; }; x=#a my-f\n"),
+    ] {
+        check(text, expected);
+    }
+    for text in [
+        "for f; do ls; done",
+        "x=1; ls \"${x+\t}\"",
+        "x=1; ls \"${x:-a\nid}\" ${x:-a\nid}",
+    ] {
+        assert_eq!(restate(text, Limits::STANDARD), None, "{text:?}");
     }
 }
 

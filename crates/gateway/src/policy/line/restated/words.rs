@@ -9,18 +9,26 @@ use crate::policy::line::word::{self, Context, Parts, Restated, single_quoted};
 
 impl Writer<'_> {
     pub(super) fn word(&mut self, word: &Word, context: Context) -> Option<()> {
+        // What the parser took for a word although bash would not.
+        if word.value.starts_with('#') || self.has_lost_tabs(word) {
+            return None;
+        }
         self.text(&word.value, context, self.start(word))
+    }
+
+    /// The parser makes blanks of tabs in expansions inside quotes.
+    fn has_lost_tabs(&self, word: &Word) -> bool {
+        let (Some(whole), Some(span)) = (self.whole, &word.loc) else {
+            return false;
+        };
+        let written = whole.visible.get(span.start.index..span.end.index).unwrap_or_default();
+        let tabs = written.iter().filter(|c| **c == '\t').count();
+        word.value.contains("${") && tabs != word.value.matches('\t').count()
     }
 
     /// The same for a text that begins at this place of the whole.
     pub(super) fn text(&mut self, text: &str, context: Context, start: Option<usize>) -> Option<()> {
-        let parts = word::parse(text, context);
-        // What the parser took for a word although bash would not.
-        let is_comment = matches!(parts.restated.first(), Some(Restated::Text(text)) if text.starts_with('#'));
-        if is_comment {
-            return None;
-        }
-        self.parts(parts, start)
+        self.parts(word::parse(text, context), start)
     }
 
     /// Where a word begins; the parser lets it begin before a continued line that precedes it.
@@ -82,8 +90,8 @@ impl Writer<'_> {
         inner.program(&program)?;
         let inner = inner.out.trim_end_matches('\n');
         match document {
-            Some(document) => self.put(format_args!("$( {inner} {document}\n)")),
-            None => self.put(format_args!("$( {inner}\n)")),
+            Some(document) => self.put(format_args!("$( {inner} {document} )")),
+            None => self.put(format_args!("$( {inner} )")),
         }
         Some(())
     }

@@ -1,6 +1,6 @@
 //! What follows a dollar sign in a word.
 
-use super::{Expansion, PROCESS, Part, Quotes, Reader, Until, escapes};
+use super::{Context, Expansion, PROCESS, Part, Quotes, Reader, Until, escapes};
 
 /// Transformations that only change or describe a value. `P` is missing on purpose: it expands the
 /// value as a prompt, and prompts run commands.
@@ -8,6 +8,8 @@ const TRANSFORMATIONS: &str = "UuLQEAaKk";
 
 /// Behind a name, what leaves nothing but the digits of its value.
 pub(in crate::policy::line) const DIGITS_ONLY: &str = "//[^0-9]/}";
+
+const LINE_END: &str = "the end of a line in an expansion";
 
 /// Whether a word follows what was read of `${…}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,11 @@ impl Reader<'_> {
                 self.at += 2;
             }
             (Some(_) | None, Quotes::None) => {
-                self.restate("\\$");
+                self.restate(match self.context {
+                    // The end of what is searched.
+                    Context::Regex => "$",
+                    Context::Word | Context::Body => "\\$",
+                });
                 self.text('$');
             }
             (Some(_) | None, Quotes::Double) => {
@@ -72,10 +78,7 @@ impl Reader<'_> {
         }
         match escapes::decode(&self.chars[start..end]) {
             Some(text) => {
-                match escapes::encode(&text) {
-                    Some(escaped) => self.restate(&escaped),
-                    None => self.restate_quoted(&text),
-                }
+                self.restate_quoted(&text);
                 self.quoted(&text);
             }
             None => {
@@ -95,7 +98,7 @@ impl Reader<'_> {
         if self.chars.get(open + 1) == Some(&'(') {
             if self.skip_parenthesis(open + 1) == close.checked_sub(1) {
                 let text: String = self.chars[open + 2..close - 1].iter().collect();
-                self.restate(&format!("$(({text}))"));
+                self.restate(&format!("$(({}))", text.replace('\n', " ")));
                 self.out.arithmetic.push(text);
                 self.expansion(Expansion::Number);
                 self.at = close + 1;
@@ -239,7 +242,13 @@ impl Reader<'_> {
     /// there differs between shells and versions, so quotes are odd.
     fn operand(&mut self, quotes: Quotes) {
         match quotes {
-            Quotes::None => self.unquoted(Until::Brace, |_| false),
+            Quotes::None => {
+                let start = self.at;
+                self.unquoted(Until::Brace, |_| false);
+                if self.chars[start..self.at].contains(&'\n') {
+                    self.odd(LINE_END);
+                }
+            }
             Quotes::Double => loop {
                 match self.peek(0) {
                     None | Some('}') => break,
@@ -248,6 +257,7 @@ impl Reader<'_> {
                     }
                     // A pattern, its replacement and a message are read as if no quotes stood around them.
                     Some('<' | '>') if self.peek(1) == Some('(') => return self.stop(PROCESS),
+                    Some('\n') => return self.stop(LINE_END),
                     Some('$') => self.dollar(quotes),
                     Some('`') => self.backquoted(quotes),
                     Some(c) => {

@@ -48,9 +48,9 @@ pub(super) fn decode(chars: &[char]) -> Option<String> {
     Some(text)
 }
 
-/// A text that holds characters which steer a terminal, as `$'…'` again; other texts need no escapes.
+/// A text that holds ends of lines, or characters which steer a terminal, as `$'…'` again; other texts need no escapes.
 pub(super) fn encode(text: &str) -> Option<String> {
-    let steers = |c: char| c.is_ascii_control() && !"\t\n\r".contains(c);
+    let steers = |c: char| c.is_ascii_control() && !"\t\r".contains(c);
     if !text.contains(steers) {
         return None;
     }
@@ -58,6 +58,9 @@ pub(super) fn encode(text: &str) -> Option<String> {
     for c in text.chars() {
         match c {
             '\\' | '\'' => escaped.extend(['\\', c]),
+            '\n' => escaped.push_str("\\n"),
+            // Two of them would be looked at for a here-document.
+            '<' => escaped.push_str("\\074"),
             c if steers(c) => escaped.push_str(&format!("\\{:03o}", u32::from(c))),
             c => escaped.push(c),
         }
