@@ -107,9 +107,13 @@ pub(super) fn single_quoted(text: &str) -> String {
         return escaped;
     }
     if text == "'" {
-        return r"\'".to_owned();
+        return r#""'""#.to_owned();
     }
-    let text = text.replace('\'', r"'\''").replace("<<", "<''<").replace("<<", "<''<");
+    // And no backslash outside of quotes: in a list inside a substitution bash takes `\'` for a quote and `\(` for an operator.
+    let text = text
+        .replace('\'', r#"'"'"'"#)
+        .replace("<<", "<''<")
+        .replace("<<", "<''<");
     format!("'{text}'")
 }
 
@@ -188,7 +192,7 @@ impl Reader<'_> {
         match self.peek(1) {
             Some('\n') => {}
             Some(c) => {
-                // In a list inside a substitution bash takes `\(` for an operator. In an expression `\w` means something.
+                // In an expression `\w` means something.
                 match self.context {
                     Context::Regex => self.restate(&format!("\\{c}")),
                     Context::Word | Context::Body => self.restate_quoted(&c.to_string()),

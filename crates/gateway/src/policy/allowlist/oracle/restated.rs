@@ -97,3 +97,22 @@ fn what_is_accepted_can_be_written_anew() {
         assert!(restate(line, Limits::STANDARD).is_some(), "{line:?}");
     }
 }
+
+/// Texts that bash itself cuts elsewhere than it says, and goes on in the middle of a quote.
+#[test]
+fn what_bash_misreads_is_not_written_anew() {
+    for line in [
+        "ls $( a=( \\( ) && ls 'x\nid\ny' )",
+        "ls \"$( a=( \\; ) && ls 'x\nid\ny' )\"",
+        "ls <( a=( \\& ) && ls 'x\nid\ny' )",
+        "ls $( a=( \\' ) && ls 'x; id; y'; a=( \\' ) )",
+        "ls $( a=( 'b'\\''c' ) && ls 'x; id; y'; a=( \\' ) )",
+    ] {
+        let restated = restate(line, Limits::STANDARD).expect("a plain form");
+        let done = BENCH.done(restated.text());
+        assert!(
+            done.ran.iter().all(|name| name == "ls") && done.ran.len() == 2,
+            "{line:?}: {done:?}"
+        );
+    }
+}

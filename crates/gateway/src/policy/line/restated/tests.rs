@@ -58,7 +58,7 @@ fn words_have_one_plain_form() {
         ("ls $((1 + 2)) ${#x}", "ls $((1 + 2)) ${#x}\n"),
         (
             "for x in 1; do ls $'a\\'b'; done",
-            "for x in 1; do ls 'a'\\''b'; done\n",
+            "for x in 1; do ls 'a'\"'\"'b'; done\n",
         ),
         (
             "for x in 1; do ls $'\\x1b[1m\\'a'; done",
@@ -82,7 +82,7 @@ fn documents_become_words() {
     for (text, expected) in [
         (
             "for x in 1; do ls; done <<'E'\n$x 'a'\nE\n",
-            "for x in 1; do ls; done <<< '$x '\\''a'\\'''\n",
+            "for x in 1; do ls; done <<< '$x '\"'\"'a'\"'\"''\n",
         ),
         (
             "x=1; ls \"$x\" <<E\n\"$x\" \\$y\nE\nls",
@@ -117,6 +117,10 @@ fn lines_end_between_commands_only() {
         (
             "ls $( a=( \\( ) && ls 'x\nid\ny' )",
             "ls $( a=( '(' ) && ls $'x\\nid\\ny' )\n",
+        ),
+        (
+            "ls $( a=( \\' $ ) && ls 'x; id; y'; a=( \\' ) )",
+            "ls $( a=( \"'\" '$' ) && ls 'x; id; y'; a=( \"'\" ) )\n",
         ),
         ("x=1; ls $((1 +\n2)) \"$x\"", "x=1; ls $((1 + 2)) \"${x}\"\n"),
         ("[[ a =~ ^[0-9]\\.é$ ]]", "[[ a =~ ^[0-9]\\.é$ ]]\n"),

@@ -51,7 +51,7 @@ impl Reader<'_> {
                 self.restate(match self.context {
                     // The end of what is searched.
                     Context::Regex => "$",
-                    Context::Word | Context::Body => "\\$",
+                    Context::Word | Context::Body => "'$'",
                 });
                 self.text('$');
             }
