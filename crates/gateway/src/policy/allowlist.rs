@@ -78,10 +78,7 @@ pub fn check_line(line: &Line, list: &Allowlist, programs: &dyn Programs) -> Res
         }
         return Ok(checker.uses);
     }
-    let mut refusals = Vec::new();
-    for unclear in &line.unclear {
-        refusals.push(Refusal::new("", Some(unclear.position), Rule::Unclear(unclear.what)));
-    }
+    let mut refusals: Vec<_> = line.unclear.iter().cloned().map(Refusal::from).collect();
     for assignment in &line.assignments {
         if is_guarded_value(&assignment.name, assignment.value.as_deref()) {
             refusals.push(Refusal::new(

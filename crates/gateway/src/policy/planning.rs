@@ -321,10 +321,7 @@ fn restated(
     if *list == Allowlist::Any {
         return shell(text, named, around);
     }
-    let Some(restated) = line::restate(text, BOUNDS) else {
-        let message = "this line cannot be written down for bash as it was read; write it in a plainer way";
-        return Err(Refusal::new(ErrorCode::CommandNotAllowed, message));
-    };
+    let restated = line::restate(text, BOUNDS).map_err(|unclear| not_allowed(list)(unclear.into()))?;
     allowlist::check_line(restated.line(), list, around.programs).map_err(not_allowed(list))?;
     shell(restated.text(), named, around)
 }

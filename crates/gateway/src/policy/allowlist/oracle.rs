@@ -323,7 +323,7 @@ fn unlisted(line: &str) -> Option<String> {
     check_line(&read, &list, &*BENCH).ok()?;
     check_given(&read, &list, &given).ok()?;
     // Bash is given the line anew; what has no plain form is refused, and judged as it was written all the same.
-    let restated = restate(line, Limits::STANDARD);
+    let restated = restate(line, Limits::STANDARD).ok();
     let mut ran = BENCH.run(restated.as_ref().map_or(line, Restated::text)).into_iter();
     ran.find(|name| !LISTED.contains(&name.as_str()))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::policy::line::Position;
+use crate::policy::line::{Position, Unclear};
 
 /// A refused command: the word, its place and the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,12 @@ impl Refusal {
 
     pub(super) fn order(&self) -> (bool, Option<Position>) {
         (matches!(self.rule, Rule::Unclear(_)), self.position)
+    }
+}
+
+impl From<Unclear> for Refusal {
+    fn from(unclear: Unclear) -> Self {
+        Self::new("", Some(unclear.position), Rule::Unclear(unclear.what))
     }
 }
 

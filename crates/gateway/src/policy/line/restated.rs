@@ -14,14 +14,15 @@ use std::fmt::Display;
 use brush_parser::ast::{
     AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, CaseItemPostAction, Command,
     CommandPrefixOrSuffixItem as Item, CompoundCommand, CompoundList, CompoundListItem, ExtendedTestExpr,
-    IoFileRedirectTarget, IoRedirect, Pipeline, PipelineTimed, ProcessSubstitutionKind, Program, RedirectList,
-    SeparatorOperator, SimpleCommand, SubshellCommand, Word,
+    ForClauseCommand, IoFileRedirectTarget, IoRedirect, Pipeline, PipelineTimed, ProcessSubstitutionKind, Program,
+    RedirectList, SeparatorOperator, SimpleCommand, SubshellCommand, Word,
 };
 
 use super::documents::Documents;
 use super::guard::{self, Limits};
+use super::position::{self, Position};
 use super::word::Context;
-use super::{Arg, CommandUse, Line, read};
+use super::{Arg, CommandUse, Line, Unclear, read};
 
 /// A line as bash is given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +43,18 @@ impl Restated {
     }
 }
 
-/// Writes a line anew; nothing where a part of it is unclear, or has no plain form.
-pub fn restate(text: &str, limits: Limits) -> Option<Restated> {
-    let before = read(text, limits).ok()?;
+/// Writes a line anew, or tells which part of it is unclear or has no plain form.
+pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
+    let at_start = |what| Unclear {
+        what,
+        position: Position::START,
+    };
+    let before = read(text, limits).map_err(|_| at_start("this line"))?;
+    if let Some(unclear) = before.unclear.first() {
+        return Err(unclear.clone());
+    }
     let documents = Documents::read(text);
-    let program = guard::parse(&documents, limits).ok()?;
+    let program = guard::parse(&documents, limits).map_err(|_| at_start("this line"))?;
     let source = Source {
         written: text.chars().collect(),
         visible: documents.visible().chars().collect(),
@@ -55,18 +63,27 @@ pub fn restate(text: &str, limits: Limits) -> Option<Restated> {
         whole: Some(&source),
         limits,
         depth: 0,
+        at: 0,
         out: String::with_capacity(text.len() + 32),
     };
-    writer.program(&program)?;
+    if let Err(what) = writer.program(&program) {
+        let position = position::Source::new(text).at(writer.at);
+        return Err(Unclear { what, position });
+    }
     let text = writer.out;
-    let line = read(&text, limits).ok()?;
-    let is_same = before.unclear.is_empty() && line.unclear.is_empty() && says_the_same(&before, &line);
-    is_same.then_some(Restated { text, line })
+    let line = read(&text, limits).map_err(|_| at_start(READ_DIFFERENTLY))?;
+    match first_difference(&before, &line) {
+        Some(unclear) => Err(unclear),
+        None => Ok(Restated { text, line }),
+    }
 }
 
-/// Whether two readings come to the same commands and assignments. How a word that is computed is written may differ.
-fn says_the_same(one: &Line, other: &Line) -> bool {
-    let command = |command: &CommandUse| -> Vec<Option<String>> {
+const READ_DIFFERENTLY: &str = "what is read differently once it is written in a plain form";
+
+/// Where two readings of a line do not come to the same commands and assignments, or the other one is unclear. How a word
+/// that is computed is written may differ.
+fn first_difference(one: &Line, other: &Line) -> Option<Unclear> {
+    let words = |command: &CommandUse| -> Vec<Option<String>> {
         let words = std::iter::once(&command.name).chain(&command.args);
         words.map(Arg::known).map(|known| known.map(str::to_owned)).collect()
     };
@@ -75,8 +92,25 @@ fn says_the_same(one: &Line, other: &Line) -> bool {
         all.map(|it| (it.name.clone(), it.value.clone())).collect()
     };
     let functions = |line: &Line| -> Vec<_> { line.functions.iter().map(|it| it.name.clone()).collect() };
-    let commands = |line: &Line| -> Vec<_> { line.commands.iter().map(command).collect() };
-    commands(one) == commands(other) && assigned(one) == assigned(other) && functions(one) == functions(other)
+    let differs = |position| Unclear {
+        what: READ_DIFFERENTLY,
+        position,
+    };
+    // Both hold the commands in the same order, each at a place of its own text.
+    if let Some(unclear) = other.unclear.first() {
+        let is_before = |command: &&CommandUse| command.position <= unclear.position;
+        let command = other.commands.iter().filter(is_before).count().saturating_sub(1);
+        let position = one.commands.get(command).map_or(Position::START, |it| it.position);
+        return Some(differs(position));
+    }
+    let mut pairs = one.commands.iter().zip(&other.commands);
+    if let Some((command, _)) = pairs.find(|(one, other)| words(one) != words(other)) {
+        return Some(differs(command.position));
+    }
+    let is_same = one.commands.len() == other.commands.len()
+        && assigned(one) == assigned(other)
+        && functions(one) == functions(other);
+    (!is_same).then(|| differs(Position::START))
 }
 
 /// The whole text, and what the parser saw of it: of as many characters.
@@ -85,13 +119,21 @@ struct Source {
     visible: Vec<char>,
 }
 
+/// How much of a loop is looked at for its head.
+const LOOP_HEAD_MAX: usize = 256;
+
 struct Writer<'a> {
     /// The text whose tree is written; none in substitutions, whose documents are found from outside.
     whole: Option<&'a Source>,
     limits: Limits,
     depth: usize,
+    /// Where the part begins that is being written.
+    at: usize,
     out: String,
 }
+
+/// What has no plain form, if something has none.
+type Written = Result<(), &'static str>;
 
 impl Writer<'_> {
     fn put(&mut self, text: impl Display) {
@@ -100,18 +142,18 @@ impl Writer<'_> {
         let _ = write!(self.out, "{text}");
     }
 
-    fn program(&mut self, program: &Program) -> Option<()> {
+    fn program(&mut self, program: &Program) -> Written {
         for line in &program.complete_commands {
             self.list(line)?;
             let end = self.out.strip_suffix("; ").unwrap_or(self.out.trim_end()).len();
             self.out.truncate(end);
             self.put('\n');
         }
-        Some(())
+        Ok(())
     }
 
     /// What was one line to bash stays one: behind an error it leaves the rest of it.
-    fn list(&mut self, list: &CompoundList) -> Option<()> {
+    fn list(&mut self, list: &CompoundList) -> Written {
         for CompoundListItem(and_or, separator) in &list.0 {
             self.and_or(and_or)?;
             self.put(match separator {
@@ -119,10 +161,10 @@ impl Writer<'_> {
                 SeparatorOperator::Sequence => "; ",
             });
         }
-        Some(())
+        Ok(())
     }
 
-    fn and_or(&mut self, list: &AndOrList) -> Option<()> {
+    fn and_or(&mut self, list: &AndOrList) -> Written {
         self.pipeline(&list.first)?;
         for item in &list.additional {
             let (operator, pipeline) = match item {
@@ -132,10 +174,10 @@ impl Writer<'_> {
             self.put(operator);
             self.pipeline(pipeline)?;
         }
-        Some(())
+        Ok(())
     }
 
-    fn pipeline(&mut self, pipeline: &Pipeline) -> Option<()> {
+    fn pipeline(&mut self, pipeline: &Pipeline) -> Written {
         self.put(match &pipeline.timed {
             Some(PipelineTimed::Timed(_)) => "time ",
             Some(PipelineTimed::TimedWithPosixOutput(_)) => "time -p ",
@@ -146,10 +188,10 @@ impl Writer<'_> {
             self.put(if place > 0 { " | " } else { "" });
             self.command(command)?;
         }
-        Some(())
+        Ok(())
     }
 
-    fn command(&mut self, command: &Command) -> Option<()> {
+    fn command(&mut self, command: &Command) -> Written {
         match command {
             Command::Simple(simple) => self.simple(simple),
             Command::Compound(compound, redirections) => {
@@ -157,10 +199,13 @@ impl Writer<'_> {
                 self.redirections(redirections.as_ref())
             }
             Command::Function(function) => {
+                self.begin(&function.fname);
                 let name = &function.fname.value;
                 self.put(name);
                 // Bash lets functions have names that variables cannot have.
-                super::walk::is_name(&name.replace('-', "_")).then_some(())?;
+                if !super::walk::is_name(&name.replace('-', "_")) {
+                    return Err("the name of a function that is no plain word");
+                }
                 self.put(" () ");
                 self.compound(&function.body.0)?;
                 self.redirections(function.body.1.as_ref())
@@ -174,10 +219,14 @@ impl Writer<'_> {
         }
     }
 
-    fn compound(&mut self, compound: &CompoundCommand) -> Option<()> {
+    fn compound(&mut self, compound: &CompoundCommand) -> Written {
         match compound {
-            CompoundCommand::Arithmetic(command) => self.arithmetic("((", &command.expr.value, "))"),
+            CompoundCommand::Arithmetic(command) => {
+                self.begin_at(command.loc.start.index);
+                self.arithmetic("((", &command.expr.value, "))")
+            }
             CompoundCommand::ArithmeticForClause(clause) => {
+                self.begin_at(clause.loc.start.index);
                 let parts = [
                     ("for ((", &clause.initializer),
                     (";", &clause.condition),
@@ -192,11 +241,15 @@ impl Writer<'_> {
             CompoundCommand::BraceGroup(group) => self.body("{ ", &group.list, "}"),
             CompoundCommand::Subshell(subshell) => self.subshell(subshell),
             CompoundCommand::ForClause(clause) => {
+                self.begin_at(clause.loc.start.index);
                 self.put("for ");
                 self.name(&clause.variable_name)?;
-                // The parser does not tell `for x` from `for x in` with nothing behind it, which bash goes over never.
                 self.put(" in");
-                for value in clause.values.as_ref()? {
+                let Some(values) = &clause.values else {
+                    self.values_not_kept(clause)?;
+                    return self.body("; do ", &clause.body.list, "done");
+                };
+                for value in values {
                     self.put(' ');
                     self.word(value, Context::Word)?;
                 }
@@ -212,7 +265,7 @@ impl Writer<'_> {
                         self.word(pattern, Context::Word)?;
                     }
                     self.put(") ");
-                    item.cmd.as_ref().map_or(Some(()), |list| self.list(list))?;
+                    item.cmd.as_ref().map_or(Ok(()), |list| self.list(list))?;
                     self.put(match item.post_action {
                         CaseItemPostAction::ExitCase => ";; ",
                         CaseItemPostAction::UnconditionallyExecuteNextCaseItem => ";& ",
@@ -220,7 +273,7 @@ impl Writer<'_> {
                     });
                 }
                 self.put("esac");
-                Some(())
+                Ok(())
             }
             CompoundCommand::IfClause(clause) => {
                 self.body("if ", &clause.condition, "then ")?;
@@ -233,7 +286,7 @@ impl Writer<'_> {
                     self.list(&part.body)?;
                 }
                 self.put("fi");
-                Some(())
+                Ok(())
             }
             CompoundCommand::WhileClause(clause) => {
                 self.body("while ", &clause.0, "do ")?;
@@ -243,40 +296,60 @@ impl Writer<'_> {
                 self.body("until ", &clause.0, "do ")?;
                 self.body("", &clause.1.list, "done")
             }
-            CompoundCommand::Coprocess(_) => None,
+            CompoundCommand::Coprocess(_) => Err("`coproc`"),
         }
     }
 
-    fn body(&mut self, before: &str, list: &CompoundList, behind: &str) -> Option<()> {
+    /// The parser does not tell `for x`, which goes over the parameters, from `for x in` with nothing behind it.
+    fn values_not_kept(&mut self, clause: &ForClauseCommand) -> Written {
+        const UNKNOWN: &str = "a loop without its values";
+        let visible = &self.whole.ok_or(UNKNOWN)?.visible;
+        let written: String = visible.iter().skip(self.at).take(LOOP_HEAD_MAX).collect();
+        let rest = written.strip_prefix("for ").ok_or(UNKNOWN)?.trim_start_matches(' ');
+        let behind = rest.strip_prefix(&*clause.variable_name).ok_or(UNKNOWN)?;
+        let behind = behind.trim_start_matches(' ');
+        if behind.starts_with(';') {
+            self.put(" \"$@\"");
+            return Ok(());
+        }
+        let is_empty = behind
+            .strip_prefix("in")
+            .is_some_and(|rest| rest.trim_start_matches(' ').starts_with(';'));
+        if is_empty { Ok(()) } else { Err(UNKNOWN) }
+    }
+
+    fn body(&mut self, before: &str, list: &CompoundList, behind: &str) -> Written {
         self.put(before);
         self.list(list)?;
         self.put(behind);
-        Some(())
+        Ok(())
     }
 
     /// The blank keeps two parentheses apart that would be arithmetic together.
-    fn subshell(&mut self, subshell: &SubshellCommand) -> Option<()> {
+    fn subshell(&mut self, subshell: &SubshellCommand) -> Written {
         self.body("( ", &subshell.list, ")")
     }
 
     /// A text of the closed list of forms that arithmetic is read by: it holds no quotes and no comments.
-    fn arithmetic(&mut self, before: &str, text: &str, behind: &str) -> Option<()> {
+    fn arithmetic(&mut self, before: &str, text: &str, behind: &str) -> Written {
+        const QUOTES: &str = "quotes or `;` in arithmetic";
+        const UNBALANCED: &str = "a parenthesis in arithmetic without the other";
         let mut open = 0_usize;
         for c in text.chars() {
             match c {
                 '(' => open += 1,
-                ')' => open = open.checked_sub(1)?,
-                '\'' | '"' | '\\' | '`' | ';' => return None,
+                ')' => open = open.checked_sub(1).ok_or(UNBALANCED)?,
+                '\'' | '"' | '\\' | '`' | ';' => return Err(QUOTES),
                 _ => {}
             }
         }
         let text = text.replace('\n', " ");
         self.put(format_args!("{before}{text}{behind}"));
-        (open == 0).then_some(())
+        if open == 0 { Ok(()) } else { Err(UNBALANCED) }
     }
 
     /// Parentheses say what belongs together, whatever binds stronger.
-    fn test(&mut self, test: &ExtendedTestExpr) -> Option<()> {
+    fn test(&mut self, test: &ExtendedTestExpr) -> Written {
         match test {
             ExtendedTestExpr::And(left, right) => self.both(left, " && ", right),
             ExtendedTestExpr::Or(left, right) => self.both(left, " || ", right),
@@ -302,23 +375,23 @@ impl Writer<'_> {
         }
     }
 
-    fn both(&mut self, left: &ExtendedTestExpr, operator: &str, right: &ExtendedTestExpr) -> Option<()> {
+    fn both(&mut self, left: &ExtendedTestExpr, operator: &str, right: &ExtendedTestExpr) -> Written {
         self.enclosed(left)?;
         self.put(operator);
         self.enclosed(right)
     }
 
-    fn enclosed(&mut self, test: &ExtendedTestExpr) -> Option<()> {
+    fn enclosed(&mut self, test: &ExtendedTestExpr) -> Written {
         if let ExtendedTestExpr::Parenthesized(inner) = test {
             return self.enclosed(inner);
         }
         self.put("( ");
         self.test(test)?;
         self.put(" )");
-        Some(())
+        Ok(())
     }
 
-    fn simple(&mut self, simple: &SimpleCommand) -> Option<()> {
+    fn simple(&mut self, simple: &SimpleCommand) -> Written {
         let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
         let suffix = simple.suffix.iter().flat_map(|suffix| &suffix.0);
         let mut is_first = true;
@@ -332,12 +405,12 @@ impl Writer<'_> {
                 Item::ProcessSubstitution(kind, subshell) => self.process(kind, subshell)?,
             }
         }
-        let Some(name) = &simple.word_or_name else {
-            return simple.suffix.is_none().then_some(());
-        };
-        apart(self);
-        self.word(name, Context::Word)?;
-        let declares = super::walk::DECLARING.contains(&name.value.as_str());
+        let mut declares = false;
+        if let Some(name) = &simple.word_or_name {
+            apart(self);
+            self.word(name, Context::Word)?;
+            declares = super::walk::DECLARING.contains(&name.value.as_str());
+        }
         for item in suffix {
             apart(self);
             match item {
@@ -347,10 +420,11 @@ impl Writer<'_> {
                 Item::ProcessSubstitution(kind, subshell) => self.process(kind, subshell)?,
             }
         }
-        Some(())
+        Ok(())
     }
 
-    fn assignment(&mut self, assignment: &Assignment, word: &Word) -> Option<()> {
+    fn assignment(&mut self, assignment: &Assignment, word: &Word) -> Written {
+        self.begin(word);
         match &assignment.name {
             AssignmentName::VariableName(name) => self.name(name)?,
             AssignmentName::ArrayElementName(name, subscript) => {
@@ -362,7 +436,7 @@ impl Writer<'_> {
         match &assignment.value {
             AssignmentValue::Scalar(value) => {
                 // The value stands at the end of the word; its own place is not recorded.
-                let skipped = word.value.chars().count().checked_sub(value.value.chars().count())?;
+                let skipped = word.value.chars().count().saturating_sub(value.value.chars().count());
                 let start = self.start(word).map(|start| start + skipped);
                 self.text(&value.value, Context::Word, start)
             }
@@ -376,12 +450,12 @@ impl Writer<'_> {
                     self.word(value, Context::Word)?;
                 }
                 self.put(" )");
-                Some(())
+                Ok(())
             }
         }
     }
 
-    fn process(&mut self, kind: &ProcessSubstitutionKind, subshell: &SubshellCommand) -> Option<()> {
+    fn process(&mut self, kind: &ProcessSubstitutionKind, subshell: &SubshellCommand) -> Written {
         self.put(match kind {
             ProcessSubstitutionKind::Read => "<",
             ProcessSubstitutionKind::Write => ">",
@@ -389,14 +463,14 @@ impl Writer<'_> {
         self.subshell(subshell)
     }
 
-    fn redirections(&mut self, list: Option<&RedirectList>) -> Option<()> {
+    fn redirections(&mut self, list: Option<&RedirectList>) -> Written {
         list.iter().flat_map(|list| &list.0).try_for_each(|redirection| {
             self.put(' ');
             self.redirection(redirection)
         })
     }
 
-    fn redirection(&mut self, redirection: &IoRedirect) -> Option<()> {
+    fn redirection(&mut self, redirection: &IoRedirect) -> Written {
         let descriptor = match redirection {
             IoRedirect::File(descriptor, ..)
             | IoRedirect::HereDocument(descriptor, _)
@@ -417,7 +491,7 @@ impl Writer<'_> {
                 }
                 IoFileRedirectTarget::Fd(number) => {
                     self.put(format_args!("{kind}{number}"));
-                    Some(())
+                    Ok(())
                 }
                 IoFileRedirectTarget::ProcessSubstitution(of, subshell) => {
                     self.put(format_args!("{kind} "));
@@ -436,8 +510,11 @@ impl Writer<'_> {
         }
     }
 
-    fn name(&mut self, name: &str) -> Option<()> {
+    fn name(&mut self, name: &str) -> Written {
         self.put(name);
-        super::walk::is_name(name).then_some(())
+        match super::walk::is_name(name) {
+            true => Ok(()),
+            false => Err("the name of a variable that is no plain word"),
+        }
     }
 }

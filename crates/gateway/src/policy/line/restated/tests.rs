@@ -3,9 +3,9 @@
 use super::*;
 
 fn check(text: &str, expected: &str) {
-    let restated = restate(text, Limits::STANDARD).unwrap_or_else(|| panic!("{text:?} has no plain form"));
+    let restated = restate(text, Limits::STANDARD).unwrap_or_else(|why| panic!("{text:?}: {why:?}"));
     assert_eq!(restated.text(), expected, "{text:?}");
-    let again = restate(expected, Limits::STANDARD).unwrap_or_else(|| panic!("{expected:?} has no plain form"));
+    let again = restate(expected, Limits::STANDARD).unwrap_or_else(|why| panic!("{expected:?}: {why:?}"));
     assert_eq!(again.text(), expected, "written anew once more");
 }
 
@@ -25,6 +25,12 @@ fn commands_have_one_plain_form_without_comments_and_continued_lines() {
             "for ((i=0; i<2; i++)); do ls; done",
             "for ((i=0;i<2;i++)); do ls; done\n",
         ),
+        (
+            "f() { for x; do ls \"$x\"; done; }",
+            "f () { for x in \"$@\"; do ls \"${x}\"; done; }\n",
+        ),
+        ("for x in; do ls; done", "for x in; do ls; done\n"),
+        ("x=1 |& ls; ls |& git", "x=1 2>&1 | ls; ls 2>&1 | git\n"),
         ("while ls; do git; done", "while ls; do git; done\n"),
         ("until ls; do git; done", "until ls; do git; done\n"),
         (
@@ -53,6 +59,7 @@ fn commands_have_one_plain_form_without_comments_and_continued_lines() {
 fn words_have_one_plain_form() {
     for (text, expected) in [
         ("ls $x $1 $? ${x:-a} \"${x#a*}\"", "ls ${x} $1 $? ${x:-a} \"${x#a*}\"\n"),
+        ("ls \"${x:+$}\" \"${x:-a $ b}\"", "ls \"${x:+$}\" \"${x:-a $ b}\"\n"),
         ("ls `git log`", "ls $( git log )\n"),
         ("ls \"$(git \"log\")\"", "ls \"$( git \"log\" )\"\n"),
         ("ls $((1 + 2)) ${#x}", "ls $((1 + 2)) ${#x}\n"),
@@ -128,12 +135,29 @@ fn lines_end_between_commands_only() {
     ] {
         check(text, expected);
     }
-    for text in [
-        "for f; do ls; done",
-        "x=1; ls \"${x+\t}\"",
-        "x=1; ls \"${x:-a\nid}\" ${x:-a\nid}",
+}
+
+/// A line that bash is not given says which part of it is to be written another way, and where it is.
+#[test]
+fn what_has_no_plain_form_is_named_with_its_place() {
+    for (text, what, line, column) in [
+        ("x=1; ls -a \"${x+\t}\"", "a tab in an expansion inside quotes", 1, 12),
+        ("ls\nls \"${x:-a\nid}\"", "the end of a line in an expansion", 2, 4),
+        ("ls; coproc ls", "`coproc`", 1, 5),
+        ("ls\nfor f # all\ndo ls; done", "a loop without its values", 2, 1),
+        (
+            "ls; x=1 ls \"$(for f; do ls; done)\"",
+            "a loop without its values",
+            1,
+            12,
+        ),
     ] {
-        assert_eq!(restate(text, Limits::STANDARD), None, "{text:?}");
+        let position = Position { line, column };
+        assert_eq!(
+            restate(text, Limits::STANDARD),
+            Err(Unclear { what, position }),
+            "{text:?}"
+        );
     }
 }
 
@@ -146,7 +170,9 @@ fn what_was_not_read_is_not_there() {
         "ls <<'E' \"$(ls $(id)\n)\"\nx\nE\n\nls",
         "ls # id\n",
     ] {
-        let given = restate(text, Limits::STANDARD).map(|restated| restated.text().to_owned());
+        let given = restate(text, Limits::STANDARD)
+            .ok()
+            .map(|restated| restated.text().to_owned());
         assert!(
             !given.as_deref().unwrap_or_default().contains("id"),
             "{text:?}: {given:?}"

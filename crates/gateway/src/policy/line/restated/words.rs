@@ -2,16 +2,21 @@
 
 use brush_parser::ast::{IoHereDocument, Word};
 
-use super::Writer;
+use super::{Writer, Written};
 use crate::policy::line::documents::enclosed_text;
 use crate::policy::line::guard;
 use crate::policy::line::word::{self, Context, Parts, Restated, single_quoted};
 
+const UNREAD: &str = "a substitution beside a here-document";
+
 impl Writer<'_> {
-    pub(super) fn word(&mut self, word: &Word, context: Context) -> Option<()> {
-        // What the parser took for a word although bash would not.
-        if word.value.starts_with('#') || self.has_lost_tabs(word) {
-            return None;
+    pub(super) fn word(&mut self, word: &Word, context: Context) -> Written {
+        self.begin(word);
+        if word.value.starts_with('#') {
+            return Err("a word that begins as a comment does");
+        }
+        if self.has_lost_tabs(word) {
+            return Err("a tab in an expansion inside quotes");
         }
         self.text(&word.value, context, self.start(word))
     }
@@ -26,14 +31,32 @@ impl Writer<'_> {
         word.value.contains("${") && tabs != word.value.matches('\t').count()
     }
 
+    /// What fails from here on fails at this word.
+    pub(super) fn begin(&mut self, word: &Word) {
+        if let Some(start) = self.start(word) {
+            self.at = start;
+        }
+    }
+
+    /// The same for what is no word.
+    pub(super) fn begin_at(&mut self, index: usize) {
+        if let Some(start) = self.settled(index) {
+            self.at = start;
+        }
+    }
+
     /// The same for a text that begins at this place of the whole.
-    pub(super) fn text(&mut self, text: &str, context: Context, start: Option<usize>) -> Option<()> {
+    pub(super) fn text(&mut self, text: &str, context: Context, start: Option<usize>) -> Written {
         self.parts(word::parse(text, context), start)
     }
 
     /// Where a word begins; the parser lets it begin before a continued line that precedes it.
     pub(super) fn start(&self, word: &Word) -> Option<usize> {
-        let (visible, mut at) = (&self.whole?.visible, word.loc.as_ref()?.start.index);
+        self.settled(word.loc.as_ref()?.start.index)
+    }
+
+    fn settled(&self, mut at: usize) -> Option<usize> {
+        let visible = &self.whole?.visible;
         loop {
             match visible.get(at..)? {
                 ['\\', '\n', ..] => at += 2,
@@ -44,47 +67,52 @@ impl Writer<'_> {
     }
 
     /// A document says what a text in quotes says: its lines, the last one with its end.
-    pub(super) fn document(&mut self, document: &IoHereDocument) -> Option<()> {
+    pub(super) fn document(&mut self, document: &IoHereDocument) -> Written {
+        self.begin(&document.here_end);
         let Some(text) = document.doc.value.strip_suffix('\n') else {
             self.put("< /dev/null");
-            return document.doc.value.is_empty().then_some(());
+            return match document.doc.value.is_empty() {
+                true => Ok(()),
+                false => Err("a here-document without its end"),
+            };
         };
         self.put("<<< ");
         if !document.requires_expansion {
             self.put(single_quoted(text));
-            return Some(());
+            return Ok(());
         }
         self.put('"');
         self.parts(word::parse(text, Context::Body), None)?;
         self.put('"');
-        Some(())
+        Ok(())
     }
 
-    fn parts(&mut self, parts: Parts, start: Option<usize>) -> Option<()> {
+    fn parts(&mut self, parts: Parts, start: Option<usize>) -> Written {
         for piece in parts.restated {
             match piece {
                 Restated::Text(text) => self.put(text),
                 Restated::Program(place) => {
-                    let nested = parts.programs.get(place)?;
+                    let nested = parts.programs.get(place).ok_or(UNREAD)?;
                     let at = start.zip(nested.index).map(|(start, index)| start + index);
                     self.substitution(&nested.text, at)?;
                 }
             }
         }
-        parts.odd.is_empty().then_some(())
+        parts.odd.first().map_or(Ok(()), |odd| Err(*odd))
     }
 
     /// The blank keeps a parenthesis apart with which it would be arithmetic.
-    fn substitution(&mut self, text: &str, at: Option<usize>) -> Option<()> {
+    fn substitution(&mut self, text: &str, at: Option<usize>) -> Written {
         if self.depth >= self.limits.nesting_max {
-            return None;
+            return Err("a substitution that is nested too deep");
         }
-        let document = self.enclosed_document(text, at)?;
-        let program = guard::parse_part(text, self.limits).ok()?;
+        let document = self.enclosed_document(text, at).ok_or(UNREAD)?;
+        let program = guard::parse_part(text, self.limits).map_err(|_| UNREAD)?;
         let mut inner = Writer {
             whole: None,
             limits: self.limits,
             depth: self.depth + 1,
+            at: 0,
             out: String::new(),
         };
         inner.program(&program)?;
@@ -93,7 +121,7 @@ impl Writer<'_> {
             Some(document) => self.put(format_args!("$( {inner} {document} )")),
             None => self.put(format_args!("$( {inner} )")),
         }
-        Some(())
+        Ok(())
     }
 
     /// The document of a substitution, which the parser did not see; nothing at all where it cannot be told whether there is

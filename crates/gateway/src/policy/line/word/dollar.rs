@@ -258,7 +258,7 @@ impl Reader<'_> {
                     // A pattern, its replacement and a message are read as if no quotes stood around them.
                     Some('<' | '>') if self.peek(1) == Some('(') => return self.stop(PROCESS),
                     Some('\n') => return self.stop(LINE_END),
-                    Some('$') => self.dollar(quotes),
+                    Some('$') if !self.is_bare_dollar() => self.dollar(quotes),
                     Some('`') => self.backquoted(quotes),
                     Some(c) => {
                         self.restate(&c.to_string());
@@ -274,6 +274,11 @@ impl Reader<'_> {
         } else {
             self.stop("an expansion without its end");
         }
+    }
+
+    /// Whether the dollar sign here means itself to every reader: at the end of an operand, or before a blank in it.
+    fn is_bare_dollar(&self) -> bool {
+        matches!(self.peek(1), Some('}' | ' '))
     }
 
     fn name(&mut self) -> String {
