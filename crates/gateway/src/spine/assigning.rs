@@ -77,7 +77,7 @@ impl Gateway {
             .map_err(|unfit| Refusal::new(ErrorCode::ConfigurationError, unfit.to_string()))?;
         let (prompt, sandbox) = match is_talk {
             true => (format!("{told}\n\n{TALK}"), SandboxMode::ReadOnly),
-            false => (told, policy.command.sandbox),
+            false => (told, place.narrow(policy.command.sandbox)),
         };
         if sandbox != SandboxMode::ReadOnly {
             places::check_writable(&place, directories)?;

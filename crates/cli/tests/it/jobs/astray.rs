@@ -99,6 +99,26 @@ echo "{\"event\": \"TaskComplete\", \"result\": \"sees $(ls -A . .. | tr '\n' ' 
 }
 
 #[test]
+fn an_agent_is_to_write_nothing_where_no_root_is() {
+    let done = "#!/bin/bash\necho '{\"event\": \"TaskComplete\", \"result\": \"done\"}'\n";
+    let bench = bench_with(Bench::new(), done);
+    let inside = bench.dir("monorepo");
+    let bench = bench.env("ALLOWED_CWD_ROOTS", &inside);
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    for (at, (cwd, sandbox)) in [(None, "read-only"), (Some(inside), "workspace-write")]
+        .into_iter()
+        .enumerate()
+    {
+        let task = json!({"agent": "mine", "prompt": "work", "cwd": cwd});
+        let accepted = super::call(&web, &session, i64::try_from(at).unwrap() + 1, "start-task", task);
+        let ended = until(&bench, accepted["jobId"].as_str().unwrap(), "completed");
+        assert_eq!(ended["session"]["config"]["sandboxPolicy"], sandbox, "{ended}");
+    }
+    web.stop();
+}
+
+#[test]
 fn an_agent_does_not_work_among_what_steers_git_and_ourselves() {
     let bench = super::bench();
     bench.repository();

@@ -79,7 +79,7 @@ pub(super) fn begin(
     let policy = asked.policy;
     let place = places::settle(&policy.places, input.cwd.as_deref(), asked.around.directories)?;
     places::check_hidden(&place, &policy.places.hidden, asked.around.directories)?;
-    let sandbox = input.sandbox.unwrap_or(policy.command.sandbox);
+    let sandbox = place.narrow(input.sandbox.unwrap_or(policy.command.sandbox));
     if sandbox != SandboxMode::ReadOnly {
         places::check_cwd(&place, asked.around.directories)?;
     }
