@@ -63,6 +63,7 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
         whole: Some(&source),
         limits,
         depth: 0,
+        is_inside: false,
         at: 0,
         out: String::with_capacity(text.len() + 32),
     };
@@ -127,6 +128,8 @@ struct Writer<'a> {
     whole: Option<&'a Source>,
     limits: Limits,
     depth: usize,
+    /// Whether a substitution stands around what is written.
+    is_inside: bool,
     /// Where the part begins that is being written.
     at: usize,
     out: String,
@@ -441,6 +444,7 @@ impl Writer<'_> {
                 self.text(&value.value, Context::Word, start)
             }
             AssignmentValue::Array(elements) => {
+                let before = self.out.len();
                 self.put("(");
                 for (key, value) in elements {
                     self.put(' ');
@@ -450,7 +454,11 @@ impl Writer<'_> {
                     self.word(value, Context::Word)?;
                 }
                 self.put(" )");
-                Ok(())
+                // Bash writes substitutions down for itself and reads that; from such lists it takes quotes away.
+                match self.is_inside && self.out[before..].contains(['\'', '\\']) {
+                    true => Err("quotes in a list inside a substitution"),
+                    false => Ok(()),
+                }
             }
         }
     }
@@ -460,7 +468,10 @@ impl Writer<'_> {
             ProcessSubstitutionKind::Read => "<",
             ProcessSubstitutionKind::Write => ">",
         });
-        self.subshell(subshell)
+        let is_around = std::mem::replace(&mut self.is_inside, true);
+        self.subshell(subshell)?;
+        self.is_inside = is_around;
+        Ok(())
     }
 
     fn redirections(&mut self, list: Option<&RedirectList>) -> Written {

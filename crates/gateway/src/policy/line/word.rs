@@ -82,6 +82,7 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
         chars: &chars,
         at: 0,
         context,
+        operands: 0,
         out: Parts::default(),
     };
     match context {
@@ -101,20 +102,20 @@ const OPERATORS: &str = ";&|()<> \t\n";
 const PROCESS: &str = "a process substitution inside a word";
 
 /// A text of which every character stands for itself. Two arrows side by side would be looked at for a here-document.
-/// No line ends in a word: behind what is no syntax to it bash goes on with the next line, wherever that is to us.
+/// No line ends in a word: behind what is no syntax to it bash goes on with the next line, wherever that is to us. And no
+/// backslash stands outside of quotes: in a list inside a substitution bash takes `\'` for a quote and `\(` for an operator.
+/// Nor does `$'…'` hold a quote, for which bash writes `\'` when it writes such a list down for itself.
 pub(super) fn single_quoted(text: &str) -> String {
-    if let Some(escaped) = escapes::encode(text) {
-        return escaped;
+    if text.is_empty() {
+        return "''".to_owned();
     }
-    if text == "'" {
-        return r#""'""#.to_owned();
-    }
-    // And no backslash outside of quotes: in a list inside a substitution bash takes `\'` for a quote and `\(` for an operator.
-    let text = text
-        .replace('\'', r#"'"'"'"#)
-        .replace("<<", "<''<")
-        .replace("<<", "<''<");
-    format!("'{text}'")
+    let between_quotes = |piece: &str| match escapes::encode(piece) {
+        Some(escaped) => escaped,
+        None if piece.is_empty() => String::new(),
+        None => format!("'{}'", piece.replace("<<", "<''<").replace("<<", "<''<")),
+    };
+    let pieces: Vec<_> = text.split('\'').map(between_quotes).collect();
+    pieces.join(r#""'""#)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,8 @@ struct Reader<'a> {
     chars: &'a [char],
     at: usize,
     context: Context,
+    /// Words behind an operator of `${…}` that are being read, outside of quotes.
+    operands: usize,
     out: Parts,
 }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use proptest::prelude::*;
 
 use super::{BASH, BEFORE, BENCH, Bench, GIVEN, LISTED, SEEDS, STEPS};
-use super::{cases, changed, enclosed, glued, made, shell, stepped};
+use super::{cases, changed, enclosed, glued, made, nested, shell, stepped};
 use crate::policy::allowlist::{Allowlist, check_given, check_line};
 use crate::policy::line::{Limits, read, restate};
 
@@ -37,7 +37,12 @@ impl Bench {
         file.rewind()
             .and_then(|()| file.read_to_end(&mut printed))
             .expect("what was printed");
-        let printed = String::from_utf8_lossy(&printed).into_owned();
+        // What `find` sees of the machine is another thing each time.
+        let text = String::from_utf8_lossy(&printed);
+        let printed = text
+            .split_inclusive('\n')
+            .filter(|line| !line.starts_with('/'))
+            .collect();
         Done { printed, status, ran }
     }
 }
@@ -55,7 +60,7 @@ proptest! {
 
     #[test]
     fn a_line_that_was_written_anew_does_the_same(
-        line in prop_oneof![1 => glued(), 3 => changed(), 2 => stepped(), 2 => made::line(), 1 => enclosed()]
+        line in prop_oneof![1 => glued(), 3 => changed(), 2 => stepped(), 2 => made::line(), 1 => enclosed(), 3 => nested::line("$")]
     ) {
         let list = Allowlist::from_entries(&LISTED).expect("valid");
         let Some(read) = read(&line, Limits::STANDARD).ok().filter(|read| check_line(read, &list, &*BENCH).is_ok()) else {
@@ -98,21 +103,31 @@ fn what_is_accepted_can_be_written_anew() {
     }
 }
 
-/// Texts that bash itself cuts elsewhere than it says, and goes on in the middle of a quote.
+/// Bash writes a substitution down for itself and reads that, and from a list in it takes quotes away: it goes on in the middle
+/// of what was one, or of a line in it.
 #[test]
-fn what_bash_misreads_is_not_written_anew() {
+fn a_list_with_quotes_inside_a_substitution_is_not_given_to_bash() {
     for line in [
         "ls $( a=( \\( ) && ls 'x\nid\ny' )",
         "ls \"$( a=( \\; ) && ls 'x\nid\ny' )\"",
-        "ls <( a=( \\& ) && ls 'x\nid\ny' ); wait $!",
+        "ls <( a=( \\& ) && ls 'x\nid\ny' )",
         "ls $( a=( \\' ) && ls 'x; id; y'; a=( \\' ) )",
         "ls $( a=( 'b'\\''c' ) && ls 'x; id; y'; a=( \\' ) )",
+        "ls \"$( ls \"$( a=( $'\\' $\\' ); id; b=( \\'C\\n' ); ls )\" )\"",
+        "ls $( ls $( a=( $'\\' $\\' ); id; b=( \\'C\\n' ); ls ) )",
+        "ls $( declare -a a=( \"x\ny\" ); ls )",
+    ] {
+        let what = restate(line, Limits::STANDARD).map_err(|unclear| unclear.what);
+        assert_eq!(what, Err("quotes in a list inside a substitution"), "{line:?}");
+    }
+    for (line, ran) in [
+        ("ls $( a=( \"x; id\" y* \"$f\" ) && ls \"${a[@]}\" )", 2),
+        ("ls $( ls $( a=( \"$( ls )\" b ); ls ) )", 4),
+        ("ls <( a=( \"x & id\" ) && ls 'x\nid\ny' ); wait $!", 2),
+        ("a=( $'\\' $\\' ); ls; b=( \\'C\\n' '\n' ); ls \"${a[@]}\"", 1),
     ] {
         let restated = restate(line, Limits::STANDARD).expect("a plain form");
         let done = BENCH.done(restated.text());
-        assert!(
-            done.ran.iter().all(|name| name == "ls") && done.ran.len() == 2,
-            "{line:?}: {done:?}"
-        );
+        assert_eq!(done.ran, vec!["ls"; ran], "{line:?}: {done:?}");
     }
 }

@@ -69,7 +69,7 @@ fn words_have_one_plain_form() {
         ),
         (
             "for x in 1; do ls $'\\x1b[1m\\'a'; done",
-            "for x in 1; do ls $'\\033[1m\\'a'; done\n",
+            "for x in 1; do ls $'\\033[1m'\"'\"'a'; done\n",
         ),
         (
             "for x in 1; do ls a\\ b \"a\\b\" \"\\$x\"; done",
@@ -89,7 +89,7 @@ fn documents_become_words() {
     for (text, expected) in [
         (
             "for x in 1; do ls; done <<'E'\n$x 'a'\nE\n",
-            "for x in 1; do ls; done <<< '$x '\"'\"'a'\"'\"''\n",
+            "for x in 1; do ls; done <<< '$x '\"'\"'a'\"'\"\n",
         ),
         (
             "x=1; ls \"$x\" <<E\n\"$x\" \\$y\nE\nls",
@@ -106,7 +106,7 @@ fn documents_become_words() {
         ("x=1; ls \"$x\" <<E\nE\n", "x=1; ls \"${x}\" < /dev/null\n"),
         (
             "git commit -m \"$(cat <<'EOF'\nIt's done. $(id)\n\nMore\nEOF\n)\"",
-            "git commit -m \"$( cat <<< $'It\\'s done. $(id)\\n\\nMore' )\"\n",
+            "git commit -m \"$( cat <<< 'It'\"'\"$'s done. $(id)\\n\\nMore' )\"\n",
         ),
     ] {
         check(text, expected);
@@ -122,12 +122,12 @@ fn lines_end_between_commands_only() {
             "x=1; ls $'a\\nid' \"b\"$'\\n'\"id\" \"${x}\"\n",
         ),
         (
-            "ls $( a=( \\( ) && ls 'x\nid\ny' )",
-            "ls $( a=( '(' ) && ls $'x\\nid\\ny' )\n",
+            "a=( \\( ) && ls $( ls 'x\nid\ny' )",
+            "a=( '(' ) && ls $( ls $'x\\nid\\ny' )\n",
         ),
         (
-            "ls $( a=( \\' $ ) && ls 'x; id; y'; a=( \\' ) )",
-            "ls $( a=( \"'\" '$' ) && ls 'x; id; y'; a=( \"'\" ) )\n",
+            "a=( \\' $ ) && ls $'it\\'s\\n' '' \"$x\"",
+            "a=( \"'\" '$' ) && ls 'it'\"'\"$'s\\n' '' \"${x}\"\n",
         ),
         ("x=1; ls $((1 +\n2)) \"$x\"", "x=1; ls $((1 + 2)) \"${x}\"\n"),
         ("[[ a =~ ^[0-9]\\.é$ ]]", "[[ a =~ ^[0-9]\\.é$ ]]\n"),
@@ -143,6 +143,7 @@ fn what_has_no_plain_form_is_named_with_its_place() {
     for (text, what, line, column) in [
         ("x=1; ls -a \"${x+\t}\"", "a tab in an expansion inside quotes", 1, 12),
         ("ls\nls \"${x:-a\nid}\"", "the end of a line in an expansion", 2, 4),
+        ("ls \"$( ls ${x:-$'\\n$(id)'} )\"", "`$'…'` in an expansion", 1, 11),
         ("ls; coproc ls", "`coproc`", 1, 5),
         ("ls\nfor f # all\ndo ls; done", "a loop without its values", 2, 1),
         (

@@ -112,6 +112,7 @@ impl Writer<'_> {
             whole: None,
             limits: self.limits,
             depth: self.depth + 1,
+            is_inside: true,
             at: 0,
             out: String::new(),
         };

@@ -23,9 +23,9 @@ impl Reader<'_> {
         match (self.peek(1), quotes) {
             (Some('\''), Quotes::None) => self.ansi_quoted(),
             (Some('"'), Quotes::None) => {
-                // A translated string: what it becomes depends on message catalogues.
+                // What it becomes depends on message catalogues.
+                self.odd("a translated string");
                 self.expansion(Expansion::Value);
-                self.restate("$");
                 self.at += 1;
                 self.double_quoted();
             }
@@ -75,6 +75,10 @@ impl Reader<'_> {
         }
         if end >= self.chars.len() {
             return self.stop("a quote without its end");
+        }
+        if self.operands > 0 {
+            // Bash decodes it before it knows whether it is quoted, and may put it there without quotes.
+            self.odd("`$'…'` in an expansion");
         }
         match escapes::decode(&self.chars[start..end]) {
             Some(text) => {
@@ -244,7 +248,9 @@ impl Reader<'_> {
         match quotes {
             Quotes::None => {
                 let start = self.at;
+                self.operands += 1;
                 self.unquoted(Until::Brace, |_| false);
+                self.operands -= 1;
                 if self.chars[start..self.at].contains(&'\n') {
                     self.odd(LINE_END);
                 }

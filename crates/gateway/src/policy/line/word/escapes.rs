@@ -48,16 +48,20 @@ pub(super) fn decode(chars: &[char]) -> Option<String> {
     Some(text)
 }
 
+/// Whether a character ends a line or steers a terminal.
+fn steers(c: char) -> bool {
+    c.is_ascii_control() && !"\t\r".contains(c)
+}
+
 /// A text that holds ends of lines, or characters which steer a terminal, as `$'…'` again; other texts need no escapes.
 pub(super) fn encode(text: &str) -> Option<String> {
-    let steers = |c: char| c.is_ascii_control() && !"\t\r".contains(c);
     if !text.contains(steers) {
         return None;
     }
     let mut escaped = String::from("$'");
     for c in text.chars() {
         match c {
-            '\\' | '\'' => escaped.extend(['\\', c]),
+            '\\' => escaped.push_str("\\\\"),
             '\n' => escaped.push_str("\\n"),
             // Two of them would be looked at for a here-document.
             '<' => escaped.push_str("\\074"),

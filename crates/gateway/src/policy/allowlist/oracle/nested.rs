@@ -1,0 +1,54 @@
+//! Substitutions, lists, tests and loops inside each other, around words whose quotes are hard to write down: bash writes what
+//! stands in a substitution down for itself, and reads that once more at every level.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+#[rustfmt::skip]
+const WORDS: [&str; 74] = [
+    "x", "'x'", "\"x\"", "''", "\"\"", "\\'", "\\(", "\\)", "\\;", "\\&", "\\\"", "\\\\", "\\$", "\\`", "\\ ", "\\#", "$", "\"$\"", "'$'id",
+    "$'\\n'", "$'\\''", "$'\\' $\\' ); id; b=( \\'C\\n'", "$'\\n$(id)'", "$'\\t'", "$'\\e[0m'", "$'\\\\'", "$'; id; '", "$'\\n; id; \\n'", "\"$'\\n'id\"",
+    "'x\nid\ny'", "\"x\nid\ny\"", "'; id; '", "\"; id; \"", "'$(id)'", "\"'\"", "'\"'", "'\"; id; \"'", "\"'; id; '\"", "'`id`'", "\"\\$(id)\"", "\"\\`id\\`\"", "\"\\\\\"",
+    "${x:-'}'}", "${x:-$'\\n$(id)'}", "${x:-$'\\''}", "${x/a/'b c'}", "${x#\"$y\"}", "${x:-\"; id; \"}", "${x:-\\}id}", "${x:-'; id; '}", "${x//\\//_}", "${x/\\'/\\\"}",
+    "\"${x:-; id}\"", "\"${x#; id}\"", "${x:-{}", "\"${x:-a}b\"'; id'", "${x:+\"$(ls)\"}", "$((1 + 2))", "${#x}",
+    "#", "a#b", "{a,b}", "*", "~", "a=b", "é", "!", "[", "]", "esac", "done", "}", "=~", "$x",
+];
+
+/// With processes, which bash does not wait for, or without.
+pub(super) fn line(process: &'static str) -> impl Strategy<Value = String> {
+    let plain = prop::collection::vec(select(&WORDS[..]), 0..3).prop_map(|words| format!("ls {}", words.join(" ")));
+    plain.prop_recursive(5, 24, 3, move |inner| {
+        let word = || {
+            let c = || inner.clone();
+            prop_oneof![
+                6 => select(&WORDS[..]).prop_map(str::to_owned),
+                3 => c().prop_map(|c| format!("\"$( {c} )\"")),
+                2 => c().prop_map(|c| format!("$( {c} )")),
+                1 => c().prop_map(move |c| format!("{process}( {c} )")),
+                1 => c().prop_map(|c| format!("${{x:-$( {c} )}}")),
+                1 => c().prop_map(|c| format!("\"${{x:-$( {c} )}}\"")),
+                1 => c().prop_map(|c| format!("\"a$( {c} )b\"")),
+            ]
+        };
+        let words = || prop::collection::vec(word(), 1..4).prop_map(|words| words.join(" "));
+        let c = || inner.clone();
+        prop_oneof![
+            4 => words().prop_map(|w| format!("ls {w}")),
+            4 => words().prop_map(|w| format!("a=( {w} )")),
+            1 => (words(), c()).prop_map(|(w, c)| format!("a=( {w} ); {c}")),
+            1 => words().prop_map(|w| format!("declare -a a=( {w} )")),
+            1 => words().prop_map(|w| format!("a=( [0]={w} ) ls")),
+            2 => (word(), c()).prop_map(|(w, c)| format!("x={w}; {c}")),
+            1 => (word(), word(), c()).prop_map(|(w, p, c)| format!("case {w} in ({p}) {c};; esac")),
+            1 => (word(), word()).prop_map(|(w, p)| format!("[[ {w} == {p} ]]")),
+            1 => (word(), word()).prop_map(|(w, p)| format!("[[ {w} =~ {p} ]]")),
+            1 => (words(), c()).prop_map(|(w, c)| format!("for x in {w}; do {c}; done")),
+            1 => c().prop_map(|c| format!("f() {{ {c}; }}; f")),
+            1 => c().prop_map(|c| format!("( {c} )")),
+            1 => c().prop_map(|c| format!("{{ {c}; }} 2>&1")),
+            1 => (c(), word()).prop_map(|(c, w)| format!("{c} <<< {w}")),
+            1 => (c(), c()).prop_map(|(one, other)| format!("if {one}; then {other}; fi")),
+            2 => (c(), select(&["; ", " && ", " | ", "\n", " || "][..]), c()).prop_map(|(one, by, other)| format!("{one}{by}{other}")),
+        ]
+    })
+}
