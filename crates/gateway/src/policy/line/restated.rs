@@ -2,8 +2,18 @@
 //!
 //! Two readers that get the same text may still disagree about it: over a comment, a continued line, the place of a
 //! here-document, a quote. So bash is not given the text that was checked but what the check made of it: one command after
-//! the other, without comments, continued lines, here-documents, backquotes and `$'…'`, each word in one plain form. What
-//! our reader did not see is not there. [`restate`] reads the new text once more, and it must come to the same commands.
+//! the other, without comments, continued lines, here-documents and backquotes, each word in one plain form. What our reader
+//! did not see is not there. [`restate`] reads the new text once more, and it must come to the same commands.
+//!
+//! Bash writes what stands in a substitution down for itself and reads that once more, at every level, and what it writes is
+//! not always what it read. So a substitution holds nothing but the name of a function, in which its commands stand:
+//!
+//! ```text
+//! git commit -m "$(cat note; date)"        __substitution_1 () {
+//!                                          cat note; date
+//!                                          }
+//!                                          git commit -m "$( __substitution_1 "$@" )"
+//! ```
 
 #[cfg(test)]
 mod tests;
@@ -53,6 +63,12 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
     if let Some(unclear) = before.unclear.first() {
         return Err(unclear.clone());
     }
+    let defined = before.functions.iter().map(|it| (it.name.as_str(), it.position));
+    let called = before.commands.iter().map(|it| (it.name.prefix(), it.position));
+    if let Some((_, position)) = defined.chain(called).find(|(name, _)| name.starts_with(FUNCTION)) {
+        let what = "a name that begins as those of our own functions do";
+        return Err(Unclear { what, position });
+    }
     let documents = Documents::read(text);
     let program = guard::parse(&documents, limits).map_err(|_| at_start("this line"))?;
     let source = Source {
@@ -63,15 +79,22 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
         whole: Some(&source),
         limits,
         depth: 0,
-        is_inside: false,
         at: 0,
+        functions: Vec::new(),
         out: String::with_capacity(text.len() + 32),
     };
     if let Err(what) = writer.program(&program) {
         let position = position::Source::new(text).at(writer.at);
         return Err(Unclear { what, position });
     }
-    let text = writer.out;
+    let text = writer.functions.concat() + &writer.out;
+    if text.len() > PLAIN_BYTES_MAX {
+        return Err(at_start("a line that is too long in its plain form"));
+    }
+    let limits = Limits {
+        text_bytes_max: PLAIN_BYTES_MAX,
+        ..limits
+    };
     let line = read(&text, limits).map_err(|_| at_start(READ_DIFFERENTLY))?;
     match first_difference(&before, &line) {
         Some(unclear) => Err(unclear),
@@ -79,39 +102,57 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
     }
 }
 
+/// How the names of the functions begin that hold the commands of substitutions.
+const FUNCTION: &str = "__substitution_";
+
+/// Less than one argument of a program may have.
+const PLAIN_BYTES_MAX: usize = 120 * 1024;
+
 const READ_DIFFERENTLY: &str = "what is read differently once it is written in a plain form";
 
-/// Where two readings of a line do not come to the same commands and assignments, or the other one is unclear. How a word
-/// that is computed is written may differ.
+/// Where two readings of a line do not come to the same commands, assignments and functions but for those of substitutions, or
+/// the other one is unclear. How a word that is computed is written may differ.
 fn first_difference(one: &Line, other: &Line) -> Option<Unclear> {
     let words = |command: &CommandUse| -> Vec<Option<String>> {
         let words = std::iter::once(&command.name).chain(&command.args);
         words.map(Arg::known).map(|known| known.map(str::to_owned)).collect()
     };
-    let assigned = |line: &Line| -> Vec<_> {
-        let all = line.assignments.iter();
-        all.map(|it| (it.name.clone(), it.value.clone())).collect()
-    };
-    let functions = |line: &Line| -> Vec<_> { line.functions.iter().map(|it| it.name.clone()).collect() };
     let differs = |position| Unclear {
         what: READ_DIFFERENTLY,
         position,
     };
-    // Both hold the commands in the same order, each at a place of its own text.
-    if let Some(unclear) = other.unclear.first() {
-        let is_before = |command: &&CommandUse| command.position <= unclear.position;
-        let command = other.commands.iter().filter(is_before).count().saturating_sub(1);
-        let position = one.commands.get(command).map_or(Position::START, |it| it.position);
-        return Some(differs(position));
+    if !other.unclear.is_empty() {
+        return Some(differs(Position::START));
     }
-    let mut pairs = one.commands.iter().zip(&other.commands);
-    if let Some((command, _)) = pairs.find(|(one, other)| words(one) != words(other)) {
-        return Some(differs(command.position));
+    let mut commands: Vec<_> = other
+        .commands
+        .iter()
+        .filter(|command| !command.name.prefix().starts_with(FUNCTION))
+        .map(words)
+        .collect();
+    for command in &one.commands {
+        let wanted = words(command);
+        match commands.iter().position(|found| *found == wanted) {
+            Some(place) => drop(commands.remove(place)),
+            None => return Some(differs(command.position)),
+        }
     }
-    let is_same = one.commands.len() == other.commands.len()
-        && assigned(one) == assigned(other)
-        && functions(one) == functions(other);
+    let assigned = |line: &Line| {
+        let all = line.assignments.iter();
+        sorted(all.map(|it| (it.name.clone(), it.value.clone())))
+    };
+    let functions = |line: &Line| {
+        let all = line.functions.iter().map(|it| it.name.clone());
+        sorted(all.filter(|name| !name.starts_with(FUNCTION)))
+    };
+    let is_same = commands.is_empty() && assigned(one) == assigned(other) && functions(one) == functions(other);
     (!is_same).then(|| differs(Position::START))
+}
+
+fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<_> = items.collect();
+    items.sort();
+    items
 }
 
 /// The whole text, and what the parser saw of it: of as many characters.
@@ -128,10 +169,10 @@ struct Writer<'a> {
     whole: Option<&'a Source>,
     limits: Limits,
     depth: usize,
-    /// Whether a substitution stands around what is written.
-    is_inside: bool,
     /// Where the part begins that is being written.
     at: usize,
+    /// The commands of substitutions, each as the definition of a function.
+    functions: Vec<String>,
     out: String,
 }
 
@@ -444,7 +485,6 @@ impl Writer<'_> {
                 self.text(&value.value, Context::Word, start)
             }
             AssignmentValue::Array(elements) => {
-                let before = self.out.len();
                 self.put("(");
                 for (key, value) in elements {
                     self.put(' ');
@@ -454,11 +494,7 @@ impl Writer<'_> {
                     self.word(value, Context::Word)?;
                 }
                 self.put(" )");
-                // Bash writes substitutions down for itself and reads that; from such lists it takes quotes away.
-                match self.is_inside && self.out[before..].contains(['\'', '\\']) {
-                    true => Err("quotes in a list inside a substitution"),
-                    false => Ok(()),
-                }
+                Ok(())
             }
         }
     }
@@ -468,10 +504,19 @@ impl Writer<'_> {
             ProcessSubstitutionKind::Read => "<",
             ProcessSubstitutionKind::Write => ">",
         });
-        let is_around = std::mem::replace(&mut self.is_inside, true);
-        self.subshell(subshell)?;
-        self.is_inside = is_around;
+        let around = std::mem::take(&mut self.out);
+        self.list(&subshell.list)?;
+        let body = std::mem::replace(&mut self.out, around);
+        self.call(&body);
         Ok(())
+    }
+
+    /// Writes the call of a function with these commands, in parentheses. It has the parameters that they would have.
+    fn call(&mut self, body: &str) {
+        let number = self.functions.len() + 1;
+        let body = body.trim_end();
+        self.functions.push(format!("{FUNCTION}{number} () {{\n{body}\n}}\n"));
+        self.put(format_args!("( {FUNCTION}{number} \"$@\" )"));
     }
 
     fn redirections(&mut self, list: Option<&RedirectList>) -> Written {

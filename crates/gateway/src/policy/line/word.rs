@@ -82,7 +82,6 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
         chars: &chars,
         at: 0,
         context,
-        operands: 0,
         out: Parts::default(),
     };
     match context {
@@ -128,8 +127,6 @@ struct Reader<'a> {
     chars: &'a [char],
     at: usize,
     context: Context,
-    /// Words behind an operator of `${…}` that are being read, outside of quotes.
-    operands: usize,
     out: Parts,
 }
 

@@ -5,23 +5,34 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 #[rustfmt::skip]
-const WORDS: [&str; 74] = [
+const WORDS: [&str; 78] = [
     "x", "'x'", "\"x\"", "''", "\"\"", "\\'", "\\(", "\\)", "\\;", "\\&", "\\\"", "\\\\", "\\$", "\\`", "\\ ", "\\#", "$", "\"$\"", "'$'id",
     "$'\\n'", "$'\\''", "$'\\' $\\' ); id; b=( \\'C\\n'", "$'\\n$(id)'", "$'\\t'", "$'\\e[0m'", "$'\\\\'", "$'; id; '", "$'\\n; id; \\n'", "\"$'\\n'id\"",
     "'x\nid\ny'", "\"x\nid\ny\"", "'; id; '", "\"; id; \"", "'$(id)'", "\"'\"", "'\"'", "'\"; id; \"'", "\"'; id; '\"", "'`id`'", "\"\\$(id)\"", "\"\\`id\\`\"", "\"\\\\\"",
     "${x:-'}'}", "${x:-$'\\n$(id)'}", "${x:-$'\\''}", "${x/a/'b c'}", "${x#\"$y\"}", "${x:-\"; id; \"}", "${x:-\\}id}", "${x:-'; id; '}", "${x//\\//_}", "${x/\\'/\\\"}",
     "\"${x:-; id}\"", "\"${x#; id}\"", "${x:-{}", "\"${x:-a}b\"'; id'", "${x:+\"$(ls)\"}", "$((1 + 2))", "${#x}",
     "#", "a#b", "{a,b}", "*", "~", "a=b", "é", "!", "[", "]", "esac", "done", "}", "=~", "$x",
+    "\"$$(')\"')$(id)\"\\'", "\"$$(a)\"", "$$", "(a|b)",
 ];
 
-/// With processes, which bash does not wait for, or without.
-pub(super) fn line(process: &'static str) -> impl Strategy<Value = String> {
-    let plain = prop::collection::vec(select(&WORDS[..]), 0..3).prop_map(|words| format!("ls {}", words.join(" ")));
+pub(super) fn line() -> impl Strategy<Value = String> {
+    made_of(WORDS.to_vec(), "<")
+}
+
+/// Those that bash reads as they are written, and that leave nothing behind which it does not wait for.
+pub(super) fn clear_line() -> impl Strategy<Value = String> {
+    let is_misread = |word: &str| word.contains('\\') || word.contains("$'") || word == "esac";
+    let words = WORDS.iter().copied().filter(|word| !is_misread(word));
+    made_of(words.collect(), "$")
+}
+
+fn made_of(words: Vec<&'static str>, process: &'static str) -> impl Strategy<Value = String> {
+    let plain = prop::collection::vec(select(words.clone()), 0..3).prop_map(|words| format!("ls {}", words.join(" ")));
     plain.prop_recursive(5, 24, 3, move |inner| {
         let word = || {
             let c = || inner.clone();
             prop_oneof![
-                6 => select(&WORDS[..]).prop_map(str::to_owned),
+                6 => select(words.clone()).prop_map(str::to_owned),
                 3 => c().prop_map(|c| format!("\"$( {c} )\"")),
                 2 => c().prop_map(|c| format!("$( {c} )")),
                 1 => c().prop_map(move |c| format!("{process}( {c} )")),
@@ -30,19 +41,19 @@ pub(super) fn line(process: &'static str) -> impl Strategy<Value = String> {
                 1 => c().prop_map(|c| format!("\"a$( {c} )b\"")),
             ]
         };
-        let words = || prop::collection::vec(word(), 1..4).prop_map(|words| words.join(" "));
+        let several = || prop::collection::vec(word(), 1..4).prop_map(|words| words.join(" "));
         let c = || inner.clone();
         prop_oneof![
-            4 => words().prop_map(|w| format!("ls {w}")),
-            4 => words().prop_map(|w| format!("a=( {w} )")),
-            1 => (words(), c()).prop_map(|(w, c)| format!("a=( {w} ); {c}")),
-            1 => words().prop_map(|w| format!("declare -a a=( {w} )")),
-            1 => words().prop_map(|w| format!("a=( [0]={w} ) ls")),
+            4 => several().prop_map(|w| format!("ls {w}")),
+            4 => several().prop_map(|w| format!("a=( {w} )")),
+            1 => (several(), c()).prop_map(|(w, c)| format!("a=( {w} ); {c}")),
+            1 => several().prop_map(|w| format!("declare -a a=( {w} )")),
+            1 => several().prop_map(|w| format!("a=( [0]={w} ) ls")),
             2 => (word(), c()).prop_map(|(w, c)| format!("x={w}; {c}")),
             1 => (word(), word(), c()).prop_map(|(w, p, c)| format!("case {w} in ({p}) {c};; esac")),
             1 => (word(), word()).prop_map(|(w, p)| format!("[[ {w} == {p} ]]")),
             1 => (word(), word()).prop_map(|(w, p)| format!("[[ {w} =~ {p} ]]")),
-            1 => (words(), c()).prop_map(|(w, c)| format!("for x in {w}; do {c}; done")),
+            1 => (several(), c()).prop_map(|(w, c)| format!("for x in {w}; do {c}; done")),
             1 => c().prop_map(|c| format!("f() {{ {c}; }}; f")),
             1 => c().prop_map(|c| format!("( {c} )")),
             1 => c().prop_map(|c| format!("{{ {c}; }} 2>&1")),

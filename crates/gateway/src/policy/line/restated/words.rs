@@ -1,11 +1,38 @@
 //! Words, the substitutions in them, and here-documents, which become words.
 
-use brush_parser::ast::{IoHereDocument, Word};
+use brush_parser::ast::{
+    AndOrList, Command, CommandPrefixOrSuffixItem as Item, CompoundListItem, IoHereDocument, Program, Word,
+};
 
 use super::{Writer, Written};
 use crate::policy::line::documents::enclosed_text;
 use crate::policy::line::guard;
 use crate::policy::line::word::{self, Context, Parts, Restated, single_quoted};
+
+/// Words that mean something to bash where it expects them, and in some places where it does not: a pattern `(})` ends a group.
+#[rustfmt::skip]
+const RESERVED: [&str; 22] = [
+    "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "in", "esac", "for", "select", "while", "until", "do", "done",
+    "function", "time", "coproc",
+];
+
+/// Whether it is `< file`, which stands for its contents in a substitution, and for nothing elsewhere.
+fn reads_a_file(program: &Program) -> bool {
+    let [list] = program.complete_commands.as_slice() else {
+        return false;
+    };
+    let [CompoundListItem(AndOrList { first, additional }, _)] = list.0.as_slice() else {
+        return false;
+    };
+    let [Command::Simple(simple)] = first.seq.as_slice() else {
+        return false;
+    };
+    let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
+    additional.is_empty()
+        && simple.word_or_name.is_none()
+        && prefix.clone().count() == 1
+        && prefix.clone().all(|item| matches!(item, Item::IoRedirect(_)))
+}
 
 const UNREAD: &str = "a substitution beside a here-document";
 
@@ -17,6 +44,10 @@ impl Writer<'_> {
         }
         if self.has_lost_tabs(word) {
             return Err("a tab in an expansion inside quotes");
+        }
+        if RESERVED.contains(&word.value.as_str()) {
+            self.put(single_quoted(&word.value));
+            return Ok(());
         }
         self.text(&word.value, context, self.start(word))
     }
@@ -101,7 +132,6 @@ impl Writer<'_> {
         parts.odd.first().map_or(Ok(()), |odd| Err(*odd))
     }
 
-    /// The blank keeps a parenthesis apart with which it would be arithmetic.
     fn substitution(&mut self, text: &str, at: Option<usize>) -> Written {
         if self.depth >= self.limits.nesting_max {
             return Err("a substitution that is nested too deep");
@@ -112,15 +142,18 @@ impl Writer<'_> {
             whole: None,
             limits: self.limits,
             depth: self.depth + 1,
-            is_inside: true,
             at: 0,
+            functions: std::mem::take(&mut self.functions),
             out: String::new(),
         };
         inner.program(&program)?;
-        let inner = inner.out.trim_end_matches('\n');
+        self.functions = inner.functions;
+        let body = inner.out.trim_end_matches('\n');
+        self.put("$");
         match document {
-            Some(document) => self.put(format_args!("$( {inner} {document} )")),
-            None => self.put(format_args!("$( {inner} )")),
+            Some(document) => self.call(&format!("{body} {document}")),
+            None if body.is_empty() || reads_a_file(&program) => self.put(format_args!("( {body} )")),
+            None => self.call(body),
         }
         Ok(())
     }

@@ -39,7 +39,8 @@ impl Reader<'_> {
                 self.expansion(Expansion::Value);
             }
             (Some(c), _) if is_special(c) => {
-                self.restate(&format!("${c}"));
+                // Inside of quotes bash sees a substitution in `$$(` when it looks for where they end.
+                self.restate(&if c == '$' { "${$}".to_owned() } else { format!("${c}") });
                 self.expansion(if "#?$".contains(c) {
                     Expansion::Number
                 } else {
@@ -75,10 +76,6 @@ impl Reader<'_> {
         }
         if end >= self.chars.len() {
             return self.stop("a quote without its end");
-        }
-        if self.operands > 0 {
-            // Bash decodes it before it knows whether it is quoted, and may put it there without quotes.
-            self.odd("`$'…'` in an expansion");
         }
         match escapes::decode(&self.chars[start..end]) {
             Some(text) => {
@@ -135,6 +132,11 @@ impl Reader<'_> {
             } else {
                 self.stop("a length that is not understood");
             }
+            return Operand::None;
+        }
+        if self.chars[self.at..].starts_with(&['$', '}']) {
+            self.expansion(Expansion::Number);
+            self.at += 2;
             return Operand::None;
         }
         self.expansion(Expansion::Value);
@@ -248,9 +250,7 @@ impl Reader<'_> {
         match quotes {
             Quotes::None => {
                 let start = self.at;
-                self.operands += 1;
                 self.unquoted(Until::Brace, |_| false);
-                self.operands -= 1;
                 if self.chars[start..self.at].contains(&'\n') {
                     self.odd(LINE_END);
                 }
