@@ -59,6 +59,7 @@ pub(crate) fn of(
 ) -> Result<Profile, Refusal> {
     let root = plan.place.root.clone();
     let seen = Seen::of(&root, opened).map_err(|error| gone(&root, &error))?;
+    let is_opened = plan.place.opened_root(plan.sandbox).is_some();
     let exec_list = plan.exec != ExecRights::Any;
     let noexec = match &plan.exec {
         ExecRights::Any | ExecRights::Only { workspace: true, .. } => false,
@@ -92,13 +93,13 @@ pub(crate) fn of(
         protected,
         barred,
         masked: masked(plan, &read_paths, unseen),
-        roots: vec![root],
+        roots: is_opened.then_some(root).into_iter().collect(),
         read_paths,
         exec_list,
         noexec,
         home: None,
         tmp: None,
-        seen: vec![seen],
+        seen: is_opened.then_some(seen).into_iter().collect(),
         limits: limits(plan),
         require: plan.require.iter().map(|layer| required(*layer)).collect(),
     })
@@ -117,14 +118,15 @@ fn limits(plan: &Plan) -> Limits {
 /// What is covered: the hidden places that are there, and among what is opened the private directories of commands. Full
 /// access covers nothing, and may always reach those.
 fn masked(plan: &Plan, read_paths: &[PathBuf], unseen: &Unseen) -> Vec<PathBuf> {
-    let root = &plan.place.root;
-    let is_opened = |path: &&PathBuf| path.starts_with(root) || read_paths.iter().any(|read| path.starts_with(read));
+    let root = plan.place.opened_root(plan.sandbox);
+    let is_in_root = |path: &Path| root.is_some_and(|root| path.starts_with(root));
+    let is_opened = |path: &&PathBuf| is_in_root(path) || read_paths.iter().any(|read| path.starts_with(read));
     let private = match plan.sandbox {
         SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => &*unseen.private,
         SandboxMode::DangerFullAccess => &[],
     };
     let hidden = unseen.hidden.iter().filter(|path| plan.reads(path));
-    let hidden = hidden.filter(|path| may_be_there(path, root));
+    let hidden = hidden.filter(|path| may_be_there(path, is_in_root(path)));
     hidden.chain(private.iter().filter(is_opened)).cloned().collect()
 }
 
@@ -148,18 +150,29 @@ fn required(layer: Layer) -> sandbox::Layer {
 }
 
 /// Whether a path has to be covered. One in the root that cannot be looked at now may be opened by the command itself.
-fn may_be_there(path: &Path, root: &Path) -> bool {
+fn may_be_there(path: &Path, is_in_root: bool) -> bool {
     match path.metadata() {
         Ok(_) => true,
-        Err(error) => path.starts_with(root) && !is_absent(&error),
+        Err(error) => is_in_root && !is_absent(&error),
     }
 }
 
 /// Whether a root has something in it that must be executable: a listed program, or the machine's own
 /// programs and libraries, which a mount without that right would take from every command.
 fn holds_programs(root: &Path, listed: &[PathBuf]) -> bool {
-    let system = ["/usr", "/bin", "/sbin", "/lib", "/lib64"].map(Path::new);
-    system.iter().any(|dir| root.starts_with(dir) || dir.starts_with(root))
+    let libraries = [
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/usr/lib",
+        "/usr/lib32",
+        "/usr/lib64",
+        "/usr/libx32",
+    ];
+    let mut libraries = libraries.iter().map(Path::new);
+    places::is_among_programs(root)
+        || libraries.any(|directory| root.starts_with(directory) || directory.starts_with(root))
         || listed.iter().any(|program| program.starts_with(root))
 }
 
@@ -232,6 +245,25 @@ mod tests {
     fn what_policy_takes_for_readable_is_what_the_kernel_opens() {
         use countersign_gateway::policy::places::READABLE_BY_ALL;
         assert_eq!(READABLE_BY_ALL, *sandbox::READABLE_BY_ALL);
+    }
+
+    #[test]
+    fn a_root_is_mounted_so_that_nothing_of_it_runs_unless_the_machine_needs_it() {
+        let listed = [PathBuf::from("/srv/app/bin/tool")];
+        let holds = |root: &str| holds_programs(Path::new(root), &listed);
+        for root in [
+            "/srv/work",
+            "/usr/src/app",
+            "/usr/local/src/app",
+            "/usr/share/app",
+            "/opt/app",
+            "/home/me",
+        ] {
+            assert!(!holds(root), "{root}");
+        }
+        for root in ["/", "/usr", "/usr/bin", "/usr/local", "/usr/lib/app", "/srv/app"] {
+            assert!(holds(root), "{root}");
+        }
     }
 
     #[test]

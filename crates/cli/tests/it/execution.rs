@@ -262,15 +262,17 @@ fn rejected_when_outside_allowed_cwd_roots() {
 }
 
 #[test]
-fn a_call_without_cwd_writes_nothing_where_no_root_is() {
+fn a_call_without_cwd_reads_and_writes_nothing_where_no_root_is() {
     Bench::each(|bench| {
         let inside = bench.dir("monorepo");
         let bench = bench
-            .env("ALLOWED_COMMANDS", "touch,ls")
+            .env("ALLOWED_COMMANDS", "touch,ls,echo,cat")
             .env("ALLOWED_CWD_ROOTS", &inside);
+        bench.file("private", "text");
         let mut server = Server::start(&bench);
-        server.call("execute_command", json!({"command": "ls"})).ok();
+        server.call("execute_command", json!({"command": "echo hi"})).ok();
         for (tool, arguments) in [
+            ("execute_command", json!({"command": "cat private"})),
             ("execute_command", json!({"command": "touch canary"})),
             ("execute_process", json!({"file": "touch", "args": ["canary"]})),
         ] {
@@ -303,7 +305,7 @@ fn no_restriction_when_allowed_cwd_roots_is_unset() {
         for cwd in ["/tmp", "/var/tmp", "/usr", "/"] {
             let outcome = server.call("execute_command", json!({"command": line, "cwd": cwd}));
             match cwd {
-                // A command that may write below `/` cannot be confined.
+                // A command that may read and write below `/` cannot be confined.
                 "/" => assert_eq!(outcome.code(), "CWD_NOT_ALLOWED", "{}", outcome.text),
                 _ => assert_eq!(outcome.status(), "ok", "{}", outcome.text),
             }

@@ -106,6 +106,32 @@ fn the_loader_does_not_start_a_workspace_program() {
     }
 }
 
+/// A root opens what lies in it, and where programs are it cannot be mounted so that nothing runs.
+#[test]
+fn the_loader_starts_no_program_of_a_directory_that_a_call_works_in() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "perl,ls");
+        let mut server = Server::start(&bench);
+        let script = "exec @ARGV or print qq(no: $!\n)";
+        let args = ["-e", script, "/lib64/ld-linux-x86-64.so.2", "/usr/bin/id"];
+        for cwd in ["/usr/bin", "/usr", "/usr/local", "/usr/local/bin"] {
+            for mode in ["workspace-write", "read-only"] {
+                let arguments = json!({"file": "perl", "args": args, "cwd": cwd, "sandbox": mode});
+                let outcome = server.call("execute_process", arguments);
+                assert!(!outcome.text.contains("uid="), "{cwd}, {mode}: {}", outcome.text);
+            }
+            // It is a directory as any other to those who look at it.
+            server
+                .call("execute_command", json!({"command": "ls", "cwd": cwd}))
+                .ok();
+        }
+        for mode in ["workspace-write", "read-only"] {
+            let arguments = json!({"file": "perl", "args": args, "cwd": "/", "sandbox": mode});
+            server.call("execute_process", arguments).refused("CWD_NOT_ALLOWED");
+        }
+    });
+}
+
 #[test]
 fn a_program_in_memory_does_not_start() {
     let bench = Bench::allowing("perl");

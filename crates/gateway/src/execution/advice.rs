@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::policy::again;
 use crate::policy::effective::{Layer, SandboxMode};
-use crate::policy::places::RootBy;
 use crate::policy::plan::Plan;
 
 const NO_NETWORK: &str = "commands have no network, since `command_policy.network` is `deny`; `execute_command` and \
@@ -55,10 +54,14 @@ pub fn on_unreadable(plan: &Plan) -> Option<String> {
 /// What to do about a directory that lies in no root.
 fn on_no_root(plan: &Plan) -> Option<Advice> {
     let place = &plan.place;
-    (place.root_by == RootBy::Outside && plan.sandbox == SandboxMode::ReadOnly).then(|| Advice {
+    let could_not = match place.opened_root(plan.sandbox) {
+        Some(_) => "write nothing",
+        None => "write nothing and read nothing of its own",
+    };
+    let (why, remedy) = place.why_narrow().filter(|_| plan.sandbox == SandboxMode::ReadOnly)?;
+    Some(Advice {
         text: format!(
-            "without `cwd` the command worked in `{}`, which is in none of `ALLOWED_CWD_ROOTS`, and so could write nothing there; \
-             give a `cwd` that is in one of them",
+            "the command worked in `{}`, which {why}, and so could {could_not} there; {remedy}",
             place.cwd.path.display()
         ),
         root: place.root.clone(),

@@ -11,7 +11,7 @@ use super::allowlist::{FoundProgram, Programs};
 use super::effective::{CommandPolicy, EffectivePolicy, Mode, Network, SandboxMode};
 use super::line;
 use super::matrix;
-use super::places::{Directories, PlaceRule};
+use super::places::{self, Directories, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct};
 use super::planning::{self, Reading, Remembered, Step, Unplanned, named_programs, with_chains};
 use super::talk;
@@ -244,6 +244,11 @@ fn judge(
             })
         }
         (Ruling::Allow, Mode::Untrusted, false) => match covering(policy, request, reading, &plan.act) {
+            // There the loader could run what the command may not start.
+            Some(_) if places::is_among_programs(&plan.place.root) => {
+                let reason = "the machine's programs are where it works, so that it cannot be held to its own";
+                ask(plan, rule("mode untrusted", mode_source, reason))
+            }
             Some(Covered { rules, reach }) => {
                 let plan = narrowed(plan, reach, programs);
                 Verdict::Allow(Permit {

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::allowlist::Allowlist;
 use super::effective::{Places, SandboxMode};
 use crate::error::{ErrorCode, Refusal};
 
@@ -56,17 +57,58 @@ pub enum RootBy {
     Roots,
     /// There is neither, so it is where the call works.
     Cwd,
-    /// A call that names no directory works where the server does, and that is in none of `ALLOWED_CWD_ROOTS`: it is no
-    /// root to write in.
+    /// A call that names no directory works where the server does, and that is in none of `ALLOWED_CWD_ROOTS`: there is
+    /// nothing that it may read or write.
     Outside,
+    /// The same in a workspace, which it may read.
+    WorkspaceOutside,
+    /// The machine's programs are there, and only some of them may be started. What a root opens can be run by the loader, and
+    /// these cannot be mounted so that it cannot; so there is nothing more to read than everywhere, and nothing to write.
+    Programs,
 }
 
 impl Place {
     /// The sandbox of a call that would have this one elsewhere.
     pub fn narrow(&self, sandbox: SandboxMode) -> SandboxMode {
         match (self.root_by, sandbox) {
-            (RootBy::Outside, SandboxMode::WorkspaceWrite) => SandboxMode::ReadOnly,
-            (RootBy::Workspace | RootBy::Roots | RootBy::Cwd | RootBy::Outside, sandbox) => sandbox,
+            (RootBy::Workspace | RootBy::Roots | RootBy::Cwd, sandbox)
+            | (_, sandbox @ (SandboxMode::ReadOnly | SandboxMode::DangerFullAccess)) => sandbox,
+            (RootBy::Outside | RootBy::WorkspaceOutside | RootBy::Programs, SandboxMode::WorkspaceWrite) => {
+                SandboxMode::ReadOnly
+            }
+        }
+    }
+
+    /// The place as it is where this list is in force.
+    pub fn under(mut self, list: &Allowlist) -> Self {
+        let is_opened = self.root_by != RootBy::Outside;
+        if is_opened && *list != Allowlist::Any && is_among_programs(&self.root) {
+            self.root_by = RootBy::Programs;
+        }
+        self
+    }
+
+    /// What a call in this sandbox may read below; nothing where it only starts in a directory.
+    pub fn opened_root(&self, sandbox: SandboxMode) -> Option<&Path> {
+        match (self.root_by, sandbox) {
+            (RootBy::Outside | RootBy::Programs, SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite) => None,
+            (RootBy::Outside | RootBy::Programs, SandboxMode::DangerFullAccess)
+            | (RootBy::Workspace | RootBy::Roots | RootBy::Cwd | RootBy::WorkspaceOutside, _) => Some(&self.root),
+        }
+    }
+
+    /// Why nothing may be written there that policy would let be written elsewhere, and what to do about it.
+    pub fn why_narrow(&self) -> Option<(&'static str, &'static str)> {
+        match self.root_by {
+            RootBy::Outside | RootBy::WorkspaceOutside => Some((
+                "is in none of `ALLOWED_CWD_ROOTS`",
+                "give a `cwd` that is in one of them",
+            )),
+            RootBy::Programs => Some((
+                "is where the machine's programs are, of which only those on the list may run",
+                "give another `cwd`",
+            )),
+            RootBy::Workspace | RootBy::Roots | RootBy::Cwd => None,
         }
     }
 }
@@ -164,9 +206,10 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
     }
     // Where both hold, the narrower of the two is what may be written.
     let (root, root_by) = match (workspace, within_root) {
-        (workspace, None) if !is_named && is_outside_roots(places, &cwd.path, directories) => {
-            (workspace.unwrap_or_else(|| cwd.path.clone()), RootBy::Outside)
-        }
+        (workspace, None) if !is_named && is_outside_roots(places, &cwd.path, directories) => match workspace {
+            Some(workspace) => (workspace, RootBy::WorkspaceOutside),
+            None => (cwd.path.clone(), RootBy::Outside),
+        },
         (Some(workspace), Some(root)) if !root.starts_with(&workspace) => (workspace, RootBy::Workspace),
         (_, Some(root)) => (root, RootBy::Roots),
         (Some(workspace), None) => (workspace, RootBy::Workspace),
@@ -361,17 +404,32 @@ pub fn check_writable(place: &Place, directories: &dyn Directories) -> Result<()
                 "`ALLOWED_CWD_ROOTS` names `{root}`, which cannot be written to: {reason}; the operator must correct it"
             ),
         ),
-        RootBy::Cwd | RootBy::Outside => not_among(&place.root, &steering),
+        RootBy::Cwd | RootBy::Outside | RootBy::WorkspaceOutside | RootBy::Programs => {
+            not_among(&place.root, &steering)
+        }
     })
 }
 
 /// A root that no sandbox could hold commands to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Boundless {
-    /// `/`: whoever writes below it writes everything, the state directory and devices included.
+    /// `/`: whoever reads or writes below it reads or writes everything, the state directory and terminals included.
     System,
     /// Devices, and what the kernel shows of processes and of itself.
     Kernel,
+}
+
+/// Where a machine has its programs.
+#[rustfmt::skip]
+const PROGRAM_DIRECTORIES: [&str; 11] = [
+    "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/games", "/usr/local/bin", "/usr/local/sbin", "/usr/local/libexec",
+    "/usr/local/games", "/nix/store",
+];
+
+/// Whether a canonical path is a directory of programs, lies in one or holds one.
+pub fn is_among_programs(root: &Path) -> bool {
+    let mut directories = PROGRAM_DIRECTORIES.iter().map(Path::new);
+    directories.any(|directory| root.starts_with(directory) || directory.starts_with(root))
 }
 
 impl Boundless {
@@ -383,12 +441,14 @@ impl Boundless {
         let is_kernels = ["/proc", "/dev", "/sys"]
             .iter()
             .any(|kernels| root.starts_with(kernels));
-        match sandbox {
-            SandboxMode::DangerFullAccess => None,
-            SandboxMode::WorkspaceWrite if root == Path::new("/") => Some(Self::System),
-            SandboxMode::WorkspaceWrite | SandboxMode::ReadOnly => {
-                (is_kernels && !root.starts_with(Self::SHARED_MEMORY)).then_some(Self::Kernel)
-            }
+        if sandbox == SandboxMode::DangerFullAccess {
+            None
+        } else if root == Path::new("/") {
+            Some(Self::System)
+        } else if is_kernels && !root.starts_with(Self::SHARED_MEMORY) {
+            Some(Self::Kernel)
+        } else {
+            None
         }
     }
 
@@ -396,7 +456,7 @@ impl Boundless {
     pub fn reason(self) -> &'static str {
         match self {
             Self::System => {
-                "no command may write it, since it holds the whole system, with the record and what commands must never see"
+                "no command may work in it, since it holds the whole system, with the record and what commands must never see"
             }
             Self::Kernel => "there are no files but devices and the kernel's own",
         }
@@ -410,29 +470,24 @@ impl Boundless {
 
 /// Refuses to work where nothing could confine a command.
 pub fn check_bounds(place: &Place, sandbox: SandboxMode) -> Result<(), Misplaced> {
-    let Some(boundless) = Boundless::of(&place.root, sandbox) else {
+    // There nothing is opened.
+    let is_opened = place.root_by != RootBy::Outside;
+    let Some(boundless) = Boundless::of(&place.root, sandbox).filter(|_| is_opened) else {
         return Ok(());
     };
     let (root, reason) = (place.root.display(), boundless.reason());
     Err(match place.root_by {
-        RootBy::Workspace => {
-            let meanwhile = match boundless {
-                Boundless::System => "; until then `sandbox` `read-only` works",
-                Boundless::Kernel => "",
-            };
-            let message = format!(
-                "the workspace is `{root}`, and {reason}; {}{meanwhile}",
-                Boundless::remedy()
-            );
+        RootBy::Workspace | RootBy::WorkspaceOutside => {
+            let message = format!("the workspace is `{root}`, and {reason}; {}", Boundless::remedy());
             PlaceRule::Workspace.refuses(ErrorCode::ConfigurationError, message)
         }
         RootBy::Roots => PlaceRule::Roots.refuses(
             ErrorCode::ConfigurationError,
             format!("`ALLOWED_CWD_ROOTS` names `{root}`, and {reason}; the operator must correct it"),
         ),
-        RootBy::Cwd | RootBy::Outside => {
+        RootBy::Cwd | RootBy::Outside | RootBy::Programs => {
             let instead = match boundless {
-                Boundless::System => "use one inside it, or `sandbox` `read-only`",
+                Boundless::System => "use one inside it",
                 Boundless::Kernel => "use another",
             };
             PlaceRule::Boundless.refuses(

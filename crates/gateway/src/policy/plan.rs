@@ -55,7 +55,8 @@ impl Plan {
 
     /// Whether the command may read what lies at a path, as far as no secret does.
     pub fn reads(&self, path: &Path) -> bool {
-        places::is_within(path, &self.place.root)
+        let is_opened = |root| places::is_within(path, root);
+        self.place.opened_root(self.sandbox).is_some_and(is_opened)
             || self.read_paths.iter().any(|read| places::is_within(path, read))
             || places::READABLE_BY_ALL
                 .iter()

@@ -87,6 +87,7 @@ pub(super) fn plan(
 ) -> Result<(Plan, Reading), Unplanned> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
     places::check_hidden(&place, &policy.places.hidden, around.directories)?;
+    let place = place.under(&policy.command.allowlist);
     let sandbox = place.narrow(request.sandbox.unwrap_or(policy.command.sandbox));
     places::check_bounds(&place, sandbox)?;
     if sandbox != SandboxMode::ReadOnly {

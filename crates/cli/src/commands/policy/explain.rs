@@ -7,7 +7,6 @@ use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::decide::{Rule, Surroundings};
 use countersign_gateway::policy::effective::{Network, SandboxMode};
 use countersign_gateway::policy::explain::{self, Explained, Supposed};
-use countersign_gateway::policy::places::RootBy;
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::session::Role;
 use countersign_gateway::tools::exec::request::CommandTool;
@@ -198,10 +197,13 @@ fn place(plan: &Plan) -> String {
 fn reach(plan: &Plan) -> String {
     let root = clean(&plan.place.root.to_string_lossy());
     let files = match plan.sandbox {
-        SandboxMode::ReadOnly if plan.place.root_by == RootBy::Outside => {
-            format!("it could write no files, since without `cwd` it works in `{root}`, in none of `ALLOWED_CWD_ROOTS`")
-        }
-        SandboxMode::ReadOnly => "it could write no files".to_owned(),
+        SandboxMode::ReadOnly => match (plan.place.why_narrow(), plan.place.opened_root(plan.sandbox)) {
+            (None, _) => "it could write no files".to_owned(),
+            (Some((why, _)), Some(_)) => format!("it could write no files, since it works in `{root}`, which {why}"),
+            (Some((why, _)), None) => {
+                format!("it could neither read nor write files there, since it works in `{root}`, which {why}")
+            }
+        },
         SandboxMode::WorkspaceWrite => format!("it could write only in `{root}`"),
         SandboxMode::DangerFullAccess => "it could reach everything its user can".to_owned(),
     };
