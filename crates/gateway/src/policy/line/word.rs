@@ -90,7 +90,12 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
             let made = braces::made(&reader.out.parts);
             reader.out.odd.extend(made);
         }
-        Context::Regex => reader.unquoted(Until::End, |c| ";&<>\n".contains(c)),
+        Context::Regex => {
+            reader.unquoted(Until::End, |c| ";&<>\n".contains(c));
+            if !are_plain_groups(&chars) {
+                reader.odd("a group in an expression that bash may end in another place");
+            }
+        }
         Context::Body => reader.body(),
     }
     reader.out
@@ -99,6 +104,43 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
 const OPERATORS: &str = ";&|()<> \t\n";
 
 const PROCESS: &str = "a process substitution inside a word";
+
+/// Whether bash finds the ends of groups in an expression where we do: it counts parentheses, and knows quotes but no expansions
+/// that hold more than a name.
+fn are_plain_groups(expression: &[char]) -> bool {
+    if !expression.contains(&'(') && !expression.contains(&')') {
+        return true;
+    }
+    let mut open = 0_usize;
+    let mut rest = expression;
+    while let [c, after @ ..] = rest {
+        rest = match (c, after) {
+            ('\\', [_, after @ ..]) => after,
+            ('(', _) => {
+                open += 1;
+                after
+            }
+            (')', _) if open > 0 => {
+                open -= 1;
+                after
+            }
+            (')' | '`' | '\\', _) | ('$', ['(' | '\'', ..]) => return false,
+            ('$', ['{', name @ ..]) => {
+                let length = name
+                    .iter()
+                    .take_while(|c| c.is_ascii_alphanumeric() || **c == '_')
+                    .count();
+                match name.get(length) {
+                    Some('}') => &name[length + 1..],
+                    Some(_) | None => return false,
+                }
+            }
+            (c, _) if c.is_whitespace() => return false,
+            (_, _) => after,
+        };
+    }
+    open == 0
+}
 
 /// A text of which every character stands for itself. Two arrows side by side would be looked at for a here-document.
 /// No line ends in a word: behind what is no syntax to it bash goes on with the next line, wherever that is to us. And no

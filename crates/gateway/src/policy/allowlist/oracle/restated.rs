@@ -117,7 +117,6 @@ fn what_bash_writes_down_for_itself_holds_no_text_of_the_line() {
         ("ls $( ls $( a=( $'\\' $\\' ); id; b=( \\'C\\n' ); ls ) )", 3),
         ("ls \"$( ls ${x:-$'\\n$(id)'} )\"", 2),
         ("x=1; ls \"${x:+$(ls ${y:-$'\\n$(id)'})}\"", 2),
-        ("ls \"$( [[ x =~ ($'\\n$(id)') ]]; ls )\"", 2),
         ("ls \"$( case x in (esac) ls '$(id)' ;; esac )\"", 1),
         ("ls \"$( case x in (esac | id) : ;; esac )\"", 1),
         ("ls \"$$(')\"')$(id)\"\\'", 1),
@@ -126,5 +125,27 @@ fn what_bash_writes_down_for_itself_holds_no_text_of_the_line() {
         let restated = restate(line, Limits::STANDARD).unwrap_or_else(|why| panic!("{line:?}: {why:?}"));
         let done = BENCH.done(restated.text());
         assert_eq!(done.ran, vec!["ls"; ran], "{line:?}: {done:?}");
+    }
+}
+
+/// Bash counts the parentheses of an expression, and does not know of what stands around some.
+#[test]
+fn groups_of_an_expression_that_bash_ends_elsewhere_are_not_given_to_it() {
+    for line in [
+        "[[ a =~ b(${v:-)} ]] || id || [[ a =~ (${v:-(} b)) ]]",
+        "[[ a =~ b(${v:-) ]] || id || [[ a =~ (} b) ]]",
+        "ls \"$( [[ x =~ ($'\\n$(id)') ]]; ls )\"",
+        "[[ a =~ (a|$(ls)) ]]",
+        "[[ a =~ ('(') ]]",
+        "[[ a =~ (a b) ]]",
+    ] {
+        assert!(restate(line, Limits::STANDARD).is_err(), "{line:?}");
+    }
+    for line in [
+        "[[ $x =~ ^([0-9]+)\\.(a|\"b\")$ ]]",
+        "[[ $x =~ ^(${v}|\\(b)?$ ]] && ls",
+        "[[ $x =~ ${v:-a} ]]",
+    ] {
+        assert!(restate(line, Limits::STANDARD).is_ok(), "{line:?}");
     }
 }
