@@ -125,7 +125,9 @@ fn masked(plan: &Plan, read_paths: &[PathBuf], unseen: &Unseen) -> Vec<PathBuf> 
         SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => &*unseen.private,
         SandboxMode::DangerFullAccess => &[],
     };
-    let hidden = unseen.hidden.iter().filter(|path| plan.reads(path));
+    // Nothing else keeps the owner of a file from changing who may read it.
+    let is_confined = plan.sandbox != SandboxMode::DangerFullAccess;
+    let hidden = unseen.hidden.iter().filter(|path| is_confined || plan.reads(path));
     let hidden = hidden.filter(|path| may_be_there(path, is_in_root(path)));
     hidden.chain(private.iter().filter(is_opened)).cloned().collect()
 }

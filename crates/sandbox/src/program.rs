@@ -153,8 +153,11 @@ fn open_executable(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Ok(None);
     }
-    // The very file that was looked at, whatever has its name by now.
-    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
+    // The very file that was looked at, whatever has its name by now. Nobody waits for whoever holds a lease on it.
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
     Ok(Some((file, metadata)))
 }
 

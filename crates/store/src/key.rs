@@ -3,8 +3,9 @@
 //! Whoever can read it can sign; the file is for its owner only. A record is judged by the public
 //! half, which travels with every checkpoint and export.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
@@ -48,6 +49,19 @@ pub enum GuardedKeyError {
     Other { node: String },
     #[error("whether this node has the others' `{NODES_FILE_NAME}` cannot be found out: {source}")]
     Compare { source: Trouble },
+}
+
+/// Takes the key's file from everybody but its owner, who is told that others may have read it.
+fn close_to_others(path: &Path) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        tracing::warn!(
+            path = %path.display(), mode = %format_args!("{mode:o}"),
+            "the signing key was open to others and is closed again; whoever read it can sign as this record does"
+        );
+    }
+    Ok(())
 }
 
 impl Key {
@@ -96,7 +110,13 @@ impl Key {
 
     fn load_or(path: PathBuf, seed: impl FnOnce() -> io::Result<[u8; 32]>) -> Result<Self, KeyError> {
         match fs::read_to_string(&path) {
-            Ok(text) => Self::parse(&text, &path),
+            Ok(text) => {
+                close_to_others(&path).map_err(|source| KeyError::Read {
+                    path: path.clone(),
+                    source,
+                })?;
+                Self::parse(&text, &path)
+            }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let created = seed().and_then(|seed| once::write(&path, &hex::encode(&seed)));
                 created.map_err(|source| KeyError::Create {
@@ -156,7 +176,6 @@ pub(crate) fn is_signed(public: &str, message: &str, signature: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_key_is_made_once_and_is_its_owners_alone() {
@@ -166,6 +185,14 @@ mod tests {
         assert_eq!(first.public(), again.public());
         let mode = fs::metadata(dir.path().join(FILE_NAME)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(dir.path().join(FILE_NAME), Permissions::from_mode(0o666)).unwrap();
+        Key::load_or_create(dir.path()).unwrap();
+        let mode = fs::metadata(dir.path().join(FILE_NAME)).unwrap();
+        assert_eq!(
+            mode.permissions().mode() & 0o777,
+            0o600,
+            "it is taken from others again"
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

@@ -229,6 +229,25 @@ fn a_plain_line_means_what_it_means_to_bash() {
 }
 
 /// Bash gets what was read, written anew, and it means what was written.
+/// Bash does not wait for them, and what they print belongs to the line.
+#[test]
+fn processes_that_a_line_writes_to_come_to_their_end() {
+    for list in ["cat,tee,sort,sleep", "*"] {
+        let bench = Bench::allowing(list);
+        bench.file("list", "b\na\n");
+        let mut server = Server::start(&bench);
+        for (line, printed) in [
+            ("cat list > >(sleep 0.05; sort)", "a\nb\n"),
+            ("cat list | tee >(sleep 0.05; sort > sorted) > /dev/null", ""),
+            ("cat sorted", "a\nb\n"),
+        ] {
+            assert_eq!(server.line(line).ok(), printed, "{list}: {line}");
+        }
+        // Not for ever.
+        assert_eq!(server.line("sleep 600 & cat list").ok(), "b\na\n");
+    }
+}
+
 #[test]
 fn a_line_for_bash_runs_as_it_was_read() {
     let bench = Bench::allowing("cat,echo,printf,sort,tr");

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -141,6 +143,23 @@ fn a_job_in_the_background_ends_with_its_line() {
     ] {
         assert_eq!(server.line(line).ok(), "started\n", "{line}");
     }
+}
+
+/// Nothing but a mount keeps the owner of a file from changing who may read it.
+#[test]
+fn a_command_does_not_open_the_state_directory_to_others() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "chmod");
+        let mut server = Server::start(&bench);
+        let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (name, expected) in [("record-key", 0o600), ("record.db", 0o600), ("", 0o700)] {
+            let path = bench.state().join(name);
+            let outcome = server.process("chmod", &["777", path.to_str().unwrap()]);
+            if outcome.layers().contains(&"mountns") {
+                assert_eq!(mode(&path), expected, "{name}: {}", outcome.text);
+            }
+        }
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::Keeper;
 use super::child::{self, Note, Plan};
@@ -22,6 +23,9 @@ use crate::wire;
 
 /// Rulesets kept; a server has few different lists of programs.
 const RULESETS_MAX: usize = 16;
+
+/// How long what a command left behind may go on when it ended by itself.
+const LINGERING_MAX: Duration = Duration::from_millis(500);
 
 /// Where a started command stands.
 enum Started {
@@ -280,11 +284,16 @@ impl Keeper {
         Ok(fd)
     }
 
-    /// Waits for the main process, passes on what the server says meanwhile, and clears away the rest.
+    /// Waits for the main process, passes on what the server says meanwhile, and clears away the rest. What it left behind
+    /// has a moment to end by itself: a shell does not wait for who reads from it in `>(…)`.
     fn attend(&mut self, main: i32) -> Option<Ended> {
+        let mut ended: Option<(Ended, Instant)> = None;
         loop {
             let watch = self.watch.as_ref().map(AsFd::as_fd);
-            let [is_told, is_made] = wait_either(self.socket.as_fd(), watch).unwrap_or_default();
+            let left = ended
+                .as_ref()
+                .map(|(_, until)| until.saturating_duration_since(Instant::now()));
+            let [is_told, is_made] = wait_either(self.socket.as_fd(), watch, left).unwrap_or_default();
             if is_made {
                 self.look_for_barred();
             }
@@ -300,16 +309,22 @@ impl Keeper {
                     }
                 }
             }
-            let mut ended = None;
             let others = loop {
                 match wait_for(-1, Patience::Look) {
-                    Ok(Waited::Ended(child)) if child.pid == main => ended = Some(child),
+                    Ok(Waited::Ended(child)) if child.pid == main => {
+                        ended = Some((child, Instant::now() + LINGERING_MAX))
+                    }
                     Ok(Waited::Ended(_)) => {}
                     Ok(Waited::StillRunning) => break true,
                     Ok(Waited::NoChildren) | Err(_) => break false,
                 }
             };
-            if let Some(main) = ended {
+            if let Some((main, until)) = ended.take() {
+                let ended_itself = matches!(main.outcome, Outcome::Code(_));
+                if others && ended_itself && !is_told && Instant::now() < until {
+                    ended = Some((main, until));
+                    continue;
+                }
                 if others {
                     let _ = self.tree.end();
                 }

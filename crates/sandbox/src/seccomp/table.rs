@@ -59,6 +59,13 @@ pub(super) fn rules(options: Options) -> Vec<Rule> {
         Test::OneOf(&[TIOCSTI, TIOCLINUX, TIOCSETD]),
         libc::EPERM,
     ));
+    // Whoever opens a file under a lease waits for its holder, and that may be the server.
+    rules.push(Rule::refuse_if(
+        libc::SYS_fcntl,
+        1,
+        Test::OneOf(&[libc::F_SETLEASE as u32]),
+        libc::EPERM,
+    ));
     rules.extend(resource_limits());
     if options.beside_others {
         rules.extend(refused_beside_others());

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use super::check;
 use crate::launch::{Outcome, Usage};
@@ -203,11 +204,15 @@ pub(crate) fn default_signals() -> io::Result<()> {
 /// Waits until the descriptor can be read or a child has ended, whichever is first; true for the former.
 /// Everything must be blocked by [`block_signals`], so that no end is missed between two calls.
 pub(crate) fn wait_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    wait_either(fd, None).map(|[is_ready, _]| is_ready)
+    wait_either(fd, None, None).map(|[is_ready, _]| is_ready)
 }
 
 /// The same for two descriptors, with what is true of each.
-pub(crate) fn wait_either(fd: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) -> io::Result<[bool; 2]> {
+pub(crate) fn wait_either(
+    fd: BorrowedFd<'_>,
+    other: Option<BorrowedFd<'_>>,
+    timeout: Option<Duration>,
+) -> io::Result<[bool; 2]> {
     // SAFETY: an all-zero set is a valid value to be overwritten.
     let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `mask` is a valid set.
@@ -222,12 +227,16 @@ pub(crate) fn wait_either(fd: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) -> 
         events: libc::POLLIN,
         revents: 0,
     });
-    // SAFETY: as many pollfds as are counted, no timeout, a valid mask.
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
+    });
+    // SAFETY: as many pollfds as are counted, a timeout that outlives the call or none, a valid mask.
     match check(unsafe {
         libc::ppoll(
             polls.as_mut_ptr(),
             polls.len() as u64,
-            std::ptr::null(),
+            timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
             &raw const mask,
         )
     }) {

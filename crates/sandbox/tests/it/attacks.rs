@@ -189,6 +189,7 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
     ("reboot", call!(libc::SYS_reboot, 0, 0, 0, 0), &[libc::EPERM]),
     ("module", call!(libc::SYS_init_module, 0, 0, 0), &[libc::EPERM]),
     ("clock", call!(libc::SYS_clock_settime, 0, 0), &[libc::EPERM]),
+    ("lease", call!(libc::SYS_fcntl, 0, 1024, 0), &[libc::EPERM]),
     ("tiocsti", call!(libc::SYS_ioctl, 0, 0x5412, path(c"x")), &[libc::EPERM]),
     (
         "setuid",
