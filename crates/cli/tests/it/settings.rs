@@ -1,7 +1,6 @@
 //! What an operator sets, a call narrows and a new user types: each as it is meant.
 
 use std::fs;
-
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;

@@ -31,7 +31,7 @@ use brush_parser::ast::{
 use super::documents::Documents;
 use super::guard::{self, Limits};
 use super::position::{self, Position};
-use super::word::Context;
+use super::word::{Context, has_balanced_parentheses};
 use super::{Arg, CommandUse, Line, Unclear, read};
 
 /// A line as bash is given it.
@@ -376,20 +376,15 @@ impl Writer<'_> {
 
     /// A text of the closed list of forms that arithmetic is read by: it holds no quotes and no comments.
     fn arithmetic(&mut self, before: &str, text: &str, behind: &str) -> Written {
-        const QUOTES: &str = "quotes or `;` in arithmetic";
-        const UNBALANCED: &str = "a parenthesis in arithmetic without the other";
-        let mut open = 0_usize;
-        for c in text.chars() {
-            match c {
-                '(' => open += 1,
-                ')' => open = open.checked_sub(1).ok_or(UNBALANCED)?,
-                '\'' | '"' | '\\' | '`' | ';' => return Err(QUOTES),
-                _ => {}
-            }
+        if text.contains(['\'', '"', '\\', '`', ';']) {
+            return Err("quotes or `;` in arithmetic");
+        }
+        if !has_balanced_parentheses(text) {
+            return Err("a parenthesis in arithmetic without the other");
         }
         let text = text.replace('\n', " ");
         self.put(format_args!("{before}{text}{behind}"));
-        if open == 0 { Ok(()) } else { Err(UNBALANCED) }
+        Ok(())
     }
 
     /// Parentheses say what belongs together, whatever binds stronger.

@@ -12,7 +12,7 @@ mod escapes;
 mod skip;
 
 pub(super) use braces::may_expand as may_expand_braces;
-pub(super) use dollar::DIGITS_ONLY;
+pub(super) use dollar::{DIGITS_ONLY, has_balanced_parentheses};
 
 /// What a word is made of and what it would run.
 #[derive(Debug, Default)]

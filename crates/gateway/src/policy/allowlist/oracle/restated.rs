@@ -128,9 +128,9 @@ fn what_bash_writes_down_for_itself_holds_no_text_of_the_line() {
     }
 }
 
-/// Bash counts the parentheses of an expression, and does not know of what stands around some.
+/// Bash counts the parentheses of expressions and of arithmetic, and does not know of what stands around some.
 #[test]
-fn groups_of_an_expression_that_bash_ends_elsewhere_are_not_given_to_it() {
+fn parentheses_that_bash_counts_otherwise_are_not_given_to_it() {
     for line in [
         "[[ a =~ b(${v:-)} ]] || id || [[ a =~ (${v:-(} b)) ]]",
         "[[ a =~ b(${v:-) ]] || id || [[ a =~ (} b) ]]",
@@ -138,6 +138,9 @@ fn groups_of_an_expression_that_bash_ends_elsewhere_are_not_given_to_it() {
         "[[ a =~ (a|$(ls)) ]]",
         "[[ a =~ ('(') ]]",
         "[[ a =~ (a b) ]]",
+        "a=1; id=1; ls=1; ls $(( ${a:)}${a:)} | ( id | ( ls $(( ${a:(}${a:(} 1 )) )) ))",
+        "a=1; ls $(( ${a:)} ))",
+        "a=1; ls ${a[)]}",
     ] {
         assert!(restate(line, Limits::STANDARD).is_err(), "{line:?}");
     }
@@ -145,6 +148,7 @@ fn groups_of_an_expression_that_bash_ends_elsewhere_are_not_given_to_it() {
         "[[ $x =~ ^([0-9]+)\\.(a|\"b\")$ ]]",
         "[[ $x =~ ^(${v}|\\(b)?$ ]] && ls",
         "[[ $x =~ ${v:-a} ]]",
+        "a=1; ls $(( (a + 1) * ${a:(1)} )) ${a:(0):1}",
     ] {
         assert!(restate(line, Limits::STANDARD).is_ok(), "{line:?}");
     }

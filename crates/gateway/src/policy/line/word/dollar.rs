@@ -99,6 +99,10 @@ impl Reader<'_> {
         if self.chars.get(open + 1) == Some(&'(') {
             if self.skip_parenthesis(open + 1) == close.checked_sub(1) {
                 let text: String = self.chars[open + 2..close - 1].iter().collect();
+                // Bash counts them all, also those in an expansion.
+                if !has_balanced_parentheses(&text) {
+                    self.odd("a parenthesis in arithmetic without the other");
+                }
                 self.restate(&format!("$(({}))", text.replace('\n', " ")));
                 self.out.arithmetic.push(text);
                 self.expansion(Expansion::Number);
@@ -212,7 +216,7 @@ impl Reader<'_> {
         let start = self.at + 1;
         let length = self.chars[start..].iter().position(|c| *c == ']')?;
         let text: String = self.chars[start..start + length].iter().collect();
-        if text.contains(['[', '\'', '"', '\\', '`', '(']) {
+        if text.contains(['[', '\'', '"', '\\', '`', '(', ')']) {
             return None;
         }
         if text != "@" && text != "*" {
@@ -228,7 +232,7 @@ impl Reader<'_> {
             return self.stop("a substring without its end");
         };
         let text: String = self.chars[start..start + length].iter().collect();
-        if text.contains(['{', '\'', '"', '\\', '`', '$']) {
+        if text.contains(['{', '\'', '"', '\\', '`', '$']) || !has_balanced_parentheses(&text) {
             return self.stop("a substring that is not understood");
         }
         self.out.arithmetic.push(text);
@@ -294,6 +298,16 @@ impl Reader<'_> {
         }
         self.chars[start..self.at].iter().collect()
     }
+}
+
+/// Whether each parenthesis has its other one, in order.
+pub(in crate::policy::line) fn has_balanced_parentheses(text: &str) -> bool {
+    let open = text.chars().try_fold(0_usize, |open, c| match c {
+        '(' => Some(open + 1),
+        ')' => open.checked_sub(1),
+        _ => Some(open),
+    });
+    open == Some(0)
 }
 
 fn is_name_start(c: char) -> bool {
