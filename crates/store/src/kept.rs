@@ -262,6 +262,12 @@ pub(crate) fn request_of(payload: &str) -> String {
     payload["request_id"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Whether a closing event says that nothing was begun: there were builds that told of some refusals by their end alone.
+pub(crate) fn never_began(payload: &str) -> bool {
+    let payload: Value = serde_json::from_str(payload).unwrap_or_default();
+    payload["error_code"].is_string() && payload["exit_code"].is_null() && payload["duration_ms"] == 0
+}
+
 /// What is said of a row that was put there.
 pub(crate) fn added(request_id: &str) -> String {
     format!("what is kept of a command `{request_id}` was added, no event tells of it")

@@ -471,3 +471,27 @@ fn what_is_mounted_while_the_server_runs_is_what_commands_see() {
     there(&["umount", place]);
     assert_eq!(both(), all("below"));
 }
+
+/// Its beginning is told with its end: an end alone would be one that somebody had written.
+#[test]
+fn a_directory_that_is_refused_as_late_as_can_be_leaves_a_sound_record() {
+    use std::os::unix::ffi::OsStrExt as _;
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "ls");
+        let odd = bench.dir("odd");
+        let named = bench.work().join(std::ffi::OsStr::from_bytes(b"n\xff"));
+        std::fs::rename(&odd, &named).unwrap();
+        std::os::unix::fs::symlink(&named, bench.work().join("link")).unwrap();
+        let mut server = Server::start(&bench);
+        server
+            .call("execute_command", json!({"command": "ls", "cwd": "link"}))
+            .refused("CWD_NOT_ALLOWED");
+        server.call("execute_command", json!({"command": "ls"})).ok();
+        drop(server);
+        assert_eq!(
+            bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.received'"),
+            2
+        );
+        bench.prove();
+    });
+}

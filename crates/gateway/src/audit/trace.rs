@@ -63,6 +63,11 @@ impl Trace {
         std::mem::take(&mut self.pending)
     }
 
+    /// Events that were taken and not written after all; nothing was stepped since.
+    pub fn put_back(&mut self, events: Vec<Draft>) {
+        self.pending.splice(0..0, events);
+    }
+
     fn step_as(&mut self, step: Step, id: EventId, payload: Payload) {
         self.follow(step);
         let draft = Draft::new(

@@ -1,7 +1,7 @@
 //! A cleared command on its way through the executor, and the record that lets it begin.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
@@ -67,6 +67,7 @@ impl Gateway {
             open: opening,
             ..Change::default()
         };
+        let stepped = change.events.len();
         match &approval {
             // Let go by the whitelist: it is kept beside the command that it opens.
             Some(approval) if approval.automatic => change.approvals.push(ApprovalChange {
@@ -83,9 +84,12 @@ impl Gateway {
         }
         let approval = approval.filter(|approval| !approval.automatic);
         let let_go = Arc::new(AtomicBool::new(false));
+        let unwritten = Arc::new(Mutex::new(Some(change)));
         let (gateway, opened, was_asked) = (self.clone(), let_go.clone(), approval.is_some());
+        let written = unwritten.clone();
         let gate = Gate::new(Box::pin(async move {
-            let receipt = gateway.commit_opening(change).await?;
+            let change = written.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let receipt = gateway.commit_opening(change.unwrap_or_default()).await?;
             opened.store(true, Ordering::Relaxed);
             if was_asked {
                 gateway.ports.board.announce();
@@ -94,6 +98,10 @@ impl Gateway {
         }));
         let running = self.ports.executor.run(*cleared, gate, live.clone());
         let ended = running.instrument(tracing::info_span!("execution")).await;
+        // One that is refused before it could be opened has a beginning all the same, which is told with its end.
+        if let Some(change) = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            trace.put_back(change.events.into_iter().take(stepped).collect());
+        }
         match (&ended.how, &approval) {
             (_, Some(_)) if let_go.load(Ordering::Relaxed) => {}
             // What could not be recorded was not used; the same call may try again.

@@ -323,6 +323,9 @@ impl Proof<'_> {
             let Some(row) = rows(self.readers, chain, seq, seq)?.pop() else {
                 continue;
             };
+            if kept::never_began(&row.payload) {
+                continue;
+            }
             let openings = self.readers.read(|link| readers::openings(link, &row.correlation_id))?;
             let request_id = kept::request_of(&row.payload);
             if !openings.iter().any(|it| kept::request_of(it) == request_id) {

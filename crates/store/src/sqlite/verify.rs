@@ -441,6 +441,10 @@ fn prove_open(connection: &Connection, told: &Told) -> rusqlite::Result<Result<(
         let Some((correlation_id, request_id)) = call_of(connection, seq)? else {
             continue;
         };
+        let mut closed = readers::closings(connection, &correlation_id)?.into_iter();
+        if closed.any(|it| kept::request_of(&it.payload) == request_id && kept::never_began(&it.payload)) {
+            continue;
+        }
         let openings = readers::openings(connection, &correlation_id)?;
         if !openings.iter().any(|it| kept::request_of(it) == request_id) {
             return Ok(Err(Fault::EndAlone.at(seq).into()));
