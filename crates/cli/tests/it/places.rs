@@ -495,3 +495,28 @@ fn a_directory_that_is_refused_as_late_as_can_be_leaves_a_sound_record() {
         bench.prove();
     });
 }
+
+#[test]
+fn a_root_that_commands_turned_elsewhere_is_no_root() {
+    Bench::each(|bench| {
+        let (mono, outside) = (bench.dir("mono/releases/1"), bench.dir("outside"));
+        let root = bench.work().join("mono");
+        let current = root.join("current");
+        std::os::unix::fs::symlink(&mono, &current).unwrap();
+        let bench = bench.env("ALLOWED_COMMANDS", "touch").env(
+            "ALLOWED_CWD_ROOTS",
+            &format!("{},{}", root.display(), current.display()),
+        );
+        let mut server = Server::start(&bench);
+        let touch = |cwd: &Path| json!({"file": "touch", "args": ["made"], "cwd": cwd});
+        server.call("execute_process", touch(&current)).ok();
+        std::fs::remove_file(&current).unwrap();
+        std::os::unix::fs::symlink(&outside, &current).unwrap();
+        for cwd in [&outside, &current, &root] {
+            server
+                .call("execute_process", touch(cwd))
+                .refused("CONFIGURATION_ERROR");
+        }
+        assert!(!outside.join("made").exists());
+    });
+}

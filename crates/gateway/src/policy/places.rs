@@ -235,13 +235,44 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
             directories.open(&absolute).map(|open| open.path).map_err(|_| root)
         })
         .collect();
-    resolved.map(Some).map_err(|root| {
+    let resolved = resolved.map_err(|root| {
         let message = format!(
             "`ALLOWED_CWD_ROOTS` names `{}`, which is not a directory that can be resolved; the operator must correct it, \
              calls without `cwd` still work",
             root.display()
         );
         PlaceRule::Roots.refuses(ErrorCode::ConfigurationError, message)
+    })?;
+    for (root, leads_to) in roots.iter().zip(&resolved) {
+        if let Some(other) = turned_in(&places.start.join(root), leads_to, &resolved, directories) {
+            let message = format!(
+                "`ALLOWED_CWD_ROOTS` names `{}`, which leads out of `{}` by a link that commands there can turn; the operator \
+                 must name `{}` itself, calls without `cwd` still work",
+                root.display(),
+                other.display(),
+                leads_to.display()
+            );
+            return Err(PlaceRule::Roots.refuses(ErrorCode::ConfigurationError, message));
+        }
+    }
+    Ok(Some(resolved))
+}
+
+/// The root in which a part of this path lies that decides where it leads, outside of it: commands could make that part a
+/// link to anywhere.
+fn turned_in<'r>(
+    path: &Path,
+    leads_to: &Path,
+    roots: &'r [PathBuf],
+    directories: &dyn Directories,
+) -> Option<&'r PathBuf> {
+    if path == leads_to {
+        return None;
+    }
+    let left: Vec<&PathBuf> = roots.iter().filter(|root| !leads_to.starts_with(root)).collect();
+    path.ancestors().skip(1).find_map(|above| {
+        let above = directories.open(above).ok()?.path;
+        left.iter().copied().find(|root| above.starts_with(root))
     })
 }
 
