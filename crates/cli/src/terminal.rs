@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
+use std::os::fd::AsFd;
 
 use anyhow::Context as _;
 use clap::builder::styling::{AnsiColor, Effects, Style};
@@ -306,7 +307,12 @@ pub(crate) fn count(number: u64, thing: &str) -> String {
 
 /// How wide the terminal is, or is taken to be.
 fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    columns_of(io::stdout())
+}
+
+/// How wide a terminal is; what is none is as wide as they used to be.
+pub(crate) fn columns_of(terminal: impl AsFd) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
     size.filter(|size| size.ws_col > 0)
         .map_or(80, |size| usize::from(size.ws_col.max(20)))
 }

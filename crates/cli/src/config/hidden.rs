@@ -9,10 +9,15 @@ use super::secret::Secret;
 use super::surroundings::Surroundings;
 
 /// Among them what agents themselves log in with, which a job's agent needs.
-pub(crate) const AGENTS_OWN: [&str; 4] = [".claude", ".claude.json", ".codex", ".config/anthropic"];
+#[rustfmt::skip]
+pub(crate) const AGENTS_OWN: [&str; 8] = [
+    ".claude", ".claude.json", ".codex", ".config/anthropic", ".gemini", ".local/share/opencode", ".config/github-copilot", ".cursor",
+];
 
 /// Under the user's home: what lets its reader act as the user somewhere else.
 pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
+    // What another server of this user keeps
+    ".local/state/countersign",
     // Keys and passwords
     ".ssh",
     ".gnupg",
@@ -26,7 +31,9 @@ pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     ".config/sops",
     ".config/age",
     ".config/op",
+    ".config/Bitwarden",
     ".config/Bitwarden CLI",
+    ".config/1Password",
     ".vault-token",
     // Clouds and clusters
     ".aws",
@@ -38,6 +45,16 @@ pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     ".docker",
     ".config/containers/auth.json",
     ".config/helm",
+    ".config/rclone",
+    ".config/heroku",
+    ".config/ngrok",
+    ".s3cfg",
+    ".boto",
+    ".fly",
+    ".databrickscfg",
+    ".snowflake",
+    ".pulumi/credentials.json",
+    ".cloudflared",
     ".terraform.d/credentials.tfrc.json",
     ".terraformrc",
     // Code hosts and package registries
@@ -62,14 +79,23 @@ pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     ".pgpass",
     ".my.cnf",
     ".mylogin.cnf",
+    // Mail, shares and displays
+    ".msmtprc",
+    ".smbcredentials",
+    ".Xauthority",
     // Agents and browsers, which keep sessions
     AGENTS_OWN[0],
     AGENTS_OWN[1],
     AGENTS_OWN[2],
     AGENTS_OWN[3],
+    AGENTS_OWN[4],
+    AGENTS_OWN[5],
+    AGENTS_OWN[6],
+    AGENTS_OWN[7],
     ".mozilla",
     ".config/google-chrome",
     ".config/chromium",
+    ".thunderbird",
 ];
 
 /// The files that hold secrets of ours. A command that read one could answer its own questions.
@@ -86,13 +112,14 @@ pub(super) fn secret_files(effective: &Effective, approvers: &[HttpApproverSetti
     keys.chain(headers).filter_map(file).collect()
 }
 
-/// All hidden places: the state directory, the configuration in use, credentials under our home and under those of
+/// All hidden places: the state directory and that which would be used otherwise, the configuration in use, credentials under our home and under those of
 /// whoever commands may run as.
 pub(super) fn places(state_dir: &Path, configuration: &[PathBuf], surroundings: &Surroundings) -> Vec<PathBuf> {
     let homes = surroundings.home.iter().chain(&surroundings.other_homes);
     let credentials = homes.flat_map(|home| CREDENTIALS_UNDER_HOME.iter().map(|name| home.join(name)));
     let mut seen = BTreeSet::new();
     std::iter::once(state_dir.to_owned())
+        .chain(surroundings.default_state_dir())
         .chain(configuration.iter().cloned())
         .chain(credentials)
         .filter(|place| seen.insert(place.clone()))

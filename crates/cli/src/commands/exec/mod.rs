@@ -31,7 +31,7 @@ use crate::cli::Exec;
 use crate::config::Flags;
 use crate::signals::{ENDED_BY_SIGNAL, Stop};
 use crate::start::{self, Started};
-use crate::terminal::{ReaderGone, clean, told};
+use crate::terminal::{self, ReaderGone, clean, told};
 use crate::wiring::{self, Launchpad};
 
 const TIMED_OUT: u8 = 124;
@@ -340,10 +340,15 @@ impl Approver for AskTerminal {
             true => "\nreads what is piped into it, which is not shown",
             false => "",
         };
+        // What an agent wrote goes on below its own beginning, and comes to stand nowhere else.
+        let columns = terminal::columns_of(&*self.terminal).saturating_sub(5);
+        let command = terminal::wrapped(&detail("command"), columns).join("\n    ");
+        let risks = question.details.get("risks").and_then(Value::as_array);
+        let risks = risks.into_iter().flatten().filter_map(Value::as_str);
+        let notes: String = risks.map(|risk| format!("note: {}\n", clean(risk))).collect();
         let text = format!(
-            "\n{} wants to run\n\n    {}\n\nin {}{reads}\nasked because: {}\napproval: {}\n\nrun it? [y/N] ",
+            "\n{} wants to run\n\n    {command}\n\n{notes}in {}{reads}\nasked because: {}\napproval: {}\n\nrun it? [y/N] ",
             self.user,
-            detail("command"),
             detail("cwd"),
             detail("reason"),
             question.id,

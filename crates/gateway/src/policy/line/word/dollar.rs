@@ -232,7 +232,11 @@ impl Reader<'_> {
             return self.stop("a substring without its end");
         };
         let text: String = self.chars[start..start + length].iter().collect();
-        if text.contains(['{', '\'', '"', '\\', '`', '$']) || !has_balanced_parentheses(&text) {
+        if text.contains(['{', '\'', '"', '\\', '`', '$'])
+            || !has_balanced_parentheses(&text)
+            || text.contains("<(")
+            || text.contains(">(")
+        {
             return self.stop("a substring that is not understood");
         }
         self.out.arithmetic.push(text);
