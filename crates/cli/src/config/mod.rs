@@ -46,7 +46,7 @@ pub(crate) use hidden::AGENTS_OWN;
 pub(crate) use load::{PROJECT_FILE, find_state_dir, inside, load};
 pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning, nearest};
-pub(crate) use settings::{APPROVERS, Settings, WhitelistEntry};
+pub(crate) use settings::{APPROVERS, PlaceSettings, Settings, WhitelistEntry};
 pub(crate) use standing::{OperatorsFile, Parts as StandingParts};
 pub(crate) use surroundings::{Flags, Surroundings};
 pub(crate) use trust::{FILE_NAME as TRUSTED_FILE, trust};

@@ -19,7 +19,7 @@ use countersign_sandbox::runner::{self, Child, RunnerInput, Spawner};
 use countersign_sandbox::{Outcome, Step, Unchanged};
 use serde::{Deserialize, Serialize};
 
-use streams::Streams;
+use streams::{Streams, in_words};
 
 /// What travels to the runner.
 #[derive(Serialize, Deserialize)]
@@ -210,7 +210,7 @@ impl Line<'_> {
             [word] => word.clone(),
             _ => return Err("too many arguments".to_owned()),
         };
-        let failed = |error: std::io::Error| format!("{}: {error}", String::from_utf8_lossy(&target));
+        let failed = |error: std::io::Error| format!("{}: {}", String::from_utf8_lossy(&target), in_words(&error));
         let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&target));
         match place {
             // A part of a pipeline has a directory of its own, which ends with it.

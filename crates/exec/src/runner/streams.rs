@@ -95,8 +95,14 @@ fn place(streams: &mut [Stream; 3], fd: u32) -> Result<&mut Stream, String> {
 fn open(path: &str, options: &OpenOptions) -> Result<Stream, String> {
     match options.open(path) {
         Ok(file) => Ok(Stream::Opened(Arc::new(file.into()))),
-        Err(error) => Err(format!("{path}: {error}")),
+        Err(error) => Err(format!("{path}: {}", in_words(&error))),
     }
+}
+
+/// What is wrong, in the words that every shell has for it.
+pub(super) fn in_words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 /// A here-document: the text, ready to be read. A long one goes through a file in the private directory: the working

@@ -9,6 +9,8 @@ use crate::policy::plan::Plan;
 
 const NO_NETWORK: &str = "commands have no network, since `command_policy.network` is `deny`; `execute_command` and \
                           `execute_process` ask for it with `network: allow`";
+const NO_SHARED_TEMPORARY: &str = "commands have a temporary directory of their own, which `TMPDIR` names and `mktemp` uses, and not \
+                                   `/tmp`";
 const NOT_LISTED: &str = "if it was a program that it could not start: the kernel runs only what the allowlist, or the rule of the \
                           whitelist, names, and what `command_policy.helpers` adds to that, such as `helpers: {make: [gcc]}`";
 
@@ -36,10 +38,22 @@ pub(super) fn on_failure(
     if let Some(advice) = on_no_root(plan).filter(is_kept) {
         return Some(advice.text);
     }
+    if plan.sandbox != SandboxMode::DangerFullAccess && said.lines().any(|line| denies_temporary(plan, line)) {
+        return Some(NO_SHARED_TEMPORARY.to_owned());
+    }
     if again::lacks_network(plan, status, &said.to_lowercase()) {
         return Some(NO_NETWORK.to_owned());
     }
     (is_listed && said.lines().any(|line| denies_program(plan, line))).then(|| NOT_LISTED.to_owned())
+}
+
+/// Whether what a line says to be denied lies in the directory that all users of a machine share, and in no root.
+fn denies_temporary(plan: &Plan, line: &str) -> bool {
+    let Some((before, _)) = line.split_once(DENIED) else {
+        return false;
+    };
+    let mut words = before.split(|c: char| c.is_whitespace() || "'`\"‘’:".contains(c));
+    words.any(|word| word.starts_with("/tmp/") && !plan.reads(Path::new(word)))
 }
 
 /// What to do about a program that commands may not read.
@@ -76,7 +90,8 @@ fn says_not_started(said: &str) -> bool {
         "unable to execute",
         "execvp",
     ];
-    said.contains(DENIED) && SIGNS.iter().any(|sign| said.contains(sign))
+    let said = said.to_lowercase();
+    said.contains(&DENIED.to_lowercase()) && SIGNS.iter().any(|sign| said.contains(sign))
 }
 
 /// Whether what a line says to be denied may be a program: a name alone, or a file where programs are.

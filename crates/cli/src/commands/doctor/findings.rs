@@ -15,7 +15,7 @@ use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 
 use crate::absent;
-use crate::config::show;
+use crate::config::{PlaceSettings, show};
 use crate::interpreters;
 use crate::start::{self, Started};
 use crate::wiring;
@@ -60,7 +60,9 @@ pub(super) struct Database {
 }
 
 pub(super) struct Workspace {
+    /// Where there is none, the directory of calls that name none.
     pub(super) path: PathBuf,
+    pub(super) is_set: bool,
     pub(super) owner: Option<u32>,
     pub(super) runs_as: String,
     /// It is no directory.
@@ -113,21 +115,22 @@ impl Findings {
         let cautions = interpreters::listed(&command.allowlist);
         let secrets = settings.missing_secrets(&started.surroundings).into_iter();
         let (needed, others): (Vec<_>, Vec<_>) = secrets.partition(|(key, _)| start::needs_secret(key));
-        let workspace = settings
-            .places
-            .workspace_root
-            .as_ref()
-            .unwrap_or(&settings.places.start);
         Self {
             sources: settings.sources.clone(),
             warnings: start::warnings(started)
                 .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
                 .chain(absent::programs(settings, command))
+                .chain(unbounded(&settings.places))
                 .chain(others.iter().map(|(_, problem)| problem.to_string()))
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),
             database: settings.database.as_ref().map(|(url, _)| Database::look(url)),
-            workspace: Workspace::look(workspace, start::obstacle_of_workspace(started), command, wiring::uid()),
+            workspace: Workspace::look(
+                &settings.places,
+                start::obstacle_of_workspace(started),
+                command,
+                wiring::uid(),
+            ),
             cgroups: probed.cgroup_version,
             landlock_abi: probed.landlock_abi,
             missing: missing.map(str::to_owned).collect(),
@@ -181,6 +184,7 @@ impl Findings {
             "database": self.database.as_ref().map(|it| json!({"address": it.address, "advice": it.advice})),
             "workspace": {
                 "path": self.workspace.path,
+                "is_set": self.workspace.is_set,
                 "owner_uid": self.workspace.owner,
                 "commands_run_as": self.workspace.runs_as,
                 "advice": self.workspace.advice,
@@ -253,7 +257,9 @@ impl Database {
 }
 
 impl Workspace {
-    fn look(path: &Path, obstacle: Option<String>, policy: &CommandPolicy, uid: u32) -> Self {
+    fn look(places: &PlaceSettings, obstacle: Option<String>, policy: &CommandPolicy, uid: u32) -> Self {
+        let is_set = places.workspace_root.is_some();
+        let path = places.workspace_root.as_ref().unwrap_or(&places.start);
         let facts = fs::metadata(path).ok();
         let owner = facts.as_ref().map(MetadataExt::uid);
         let mode = match policy.sandbox {
@@ -283,6 +289,7 @@ impl Workspace {
         };
         Self {
             path: path.to_owned(),
+            is_set,
             owner,
             runs_as,
             is_unusable,
@@ -290,6 +297,16 @@ impl Workspace {
             advice,
         }
     }
+}
+
+/// Said where nothing bounds the directories that calls may name.
+fn unbounded(places: &PlaceSettings) -> Option<String> {
+    let is_bounded = places.workspace_root.is_some() || places.cwd_roots.is_some();
+    (!is_bounded).then(|| {
+        "calls may name any directory as `cwd` and write there what their user may write; `workspace_root` or \
+         `ALLOWED_CWD_ROOTS` says where they may"
+            .to_owned()
+    })
 }
 
 /// Who commands run as when `run_as` names nobody, and what is wrong with that.

@@ -54,7 +54,13 @@ fn places(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
     let owner = workspace
         .owner
         .map_or_else(String::new, |uid| format!(" (owned by uid {uid})"));
-    page.line(format_args!("  workspace        {}{owner}", workspace.path.display()))?;
+    let path = workspace.path.display();
+    match workspace.is_set {
+        true => page.line(format_args!("  workspace        {path}{owner}"))?,
+        false => page.line(format_args!(
+            "  workspace        none; calls work in the directory that they name, without one in {path}{owner}"
+        ))?,
+    }
     page.line(format_args!("  commands run as  {}", workspace.runs_as))?;
     advice(page, workspace.advice.as_deref())
 }

@@ -29,8 +29,7 @@ pub(super) enum Place {
 }
 
 /// What is said of values and expansions alike.
-pub(super) const MAY_BE_TEXT: &str =
-    "arithmetic over a value that may be no number (`${x//[^0-9]/}` takes the digits of `x`)";
+pub(super) const MAY_BE_TEXT: &str = "arithmetic over a value that may be no number (`n=${x//[^0-9]/}` gives its digits another name, for use in `$((n + 1))`)";
 
 const PUT_TOGETHER: &str = "a name in arithmetic that is put together";
 const NOT_UNDERSTOOD: &str = "arithmetic that is not understood";

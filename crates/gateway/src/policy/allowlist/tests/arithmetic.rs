@@ -201,7 +201,8 @@ fn arithmetic_counts_with_what_is_certainly_a_number() {
     ] {
         refused("ls", line, "");
     }
-    refused("ls", "n=$(ls); ((n))", "`${x//[^0-9]/}` takes the digits of `x`");
+    refused("ls", "x=$(ls); ((x))", "`n=${x//[^0-9]/}` gives its digits another name");
+    accepted("ls", "x=$(ls); n=${x//[^0-9]/}; ls $((n + 1))");
     refused(
         "ls",
         "f() { local a=(1); local a=${x//[^0-9]/}'($(id))'; }; f",
