@@ -90,7 +90,7 @@ impl fmt::Display for Refusal {
             }
             Rule::GuardedVariable => write!(
                 f,
-                "the variable `{word}` steers how programs are found or loaded and may not be set"
+                "the variable `{word}` steers how lines are read, or how programs are found or loaded, and may not be set"
             )?,
             Rule::FunctionName(why) => write!(f, "the function `{word}` is refused: {why}")?,
             Rule::Unclear(what) => {

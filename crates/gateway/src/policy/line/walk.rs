@@ -351,13 +351,11 @@ impl Walker<'_> {
         match guard::parse_part(text, self.limits) {
             Ok(program) => inner.program(&program),
             Err(error @ (LineError::TooDeep { .. } | LineError::TooMany { .. })) => Err(error),
-            Err(
-                LineError::Empty
-                | LineError::TooLong { .. }
-                | LineError::Nul(_)
-                | LineError::Syntax { .. }
-                | LineError::Unreadable { .. },
-            ) => {
+            Err(LineError::Unreadable { what, .. }) => {
+                inner.unclear(what, here);
+                Ok(())
+            }
+            Err(LineError::Empty | LineError::TooLong { .. } | LineError::Nul(_) | LineError::Syntax { .. }) => {
                 inner.unclear("a substitution that is no shell syntax", here);
                 Ok(())
             }
