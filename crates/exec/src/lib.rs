@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod existing;
 mod homes;
 mod pool;
 mod profile;

@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
+use crate::existing::Existing;
 use crate::homes::Inhabited;
 use crate::profile::{self, Unseen};
 use crate::running::Emptied;
@@ -119,6 +120,7 @@ pub(crate) struct Pool {
     directories: Directories,
     /// The directories in which those of commands lie. A command sees its own ones only.
     private: Arc<[PathBuf]>,
+    existing: Existing,
     next: AtomicU64,
     idle: Mutex<HashMap<Arc<Profile>, Idle>>,
 }
@@ -134,6 +136,7 @@ impl Pool {
                 .chain(directories.temporary.shared())
                 .collect(),
             directories,
+            existing: Existing::default(),
             next: AtomicU64::new(0),
             idle: Mutex::default(),
         }
@@ -317,9 +320,11 @@ impl Pool {
     pub(crate) fn unseen(&self, hidden: &Arc<[PathBuf]>) -> io::Result<Unseen> {
         // First: of what is mounted meanwhile the names may or may not be among these.
         let generation = self.mounted.generation();
+        let names = self.mounted.names(hidden)?;
         Ok(Unseen {
             generation,
-            hidden: self.mounted.names(hidden)?,
+            existing: self.existing.of(&names),
+            hidden: names,
             private: self.mounted.names(&self.private)?,
             places: hidden.clone(),
         })

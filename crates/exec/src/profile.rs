@@ -43,6 +43,8 @@ pub(crate) struct Unseen {
     /// What policy hides, as it was named.
     pub(crate) places: Arc<[PathBuf]>,
     pub(crate) hidden: Arc<[PathBuf]>,
+    /// Those of them that were there a moment ago.
+    pub(crate) existing: Arc<[PathBuf]>,
     /// In which the private directories of commands lie.
     pub(crate) private: Arc<[PathBuf]>,
     /// Of what is mounted.
@@ -125,10 +127,12 @@ fn masked(plan: &Plan, read_paths: &[PathBuf], unseen: &Unseen) -> Vec<PathBuf> 
         SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => &*unseen.private,
         SandboxMode::DangerFullAccess => &[],
     };
-    // Nothing else keeps the owner of a file from changing who may read it.
     let is_confined = plan.sandbox != SandboxMode::DangerFullAccess;
-    let hidden = unseen.hidden.iter().filter(|path| is_confined || plan.reads(path));
-    let hidden = hidden.filter(|path| may_be_there(path, is_in_root(path)));
+    let hidden = unseen.hidden.iter().filter(|path| match plan.reads(path) {
+        true => may_be_there(path, is_in_root(path)),
+        // Nothing else keeps the owner of a file from changing who may read it.
+        false => is_confined && unseen.existing.contains(path),
+    });
     hidden.chain(private.iter().filter(is_opened)).cloned().collect()
 }
 

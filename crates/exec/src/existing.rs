@@ -1,0 +1,57 @@
+//! Which of the hidden places are there. There are dozens, and nearly none is, so each call does not look at all of them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How old a look may be. What it is for is what commands cannot read anyway.
+const LOOK_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// The last look.
+#[derive(Debug, Default)]
+pub(crate) struct Existing {
+    last: Mutex<Option<Look>>,
+}
+
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    among: Arc<[PathBuf]>,
+    found: Arc<[PathBuf]>,
+}
+
+impl Existing {
+    pub(crate) fn of(&self, places: &Arc<[PathBuf]>) -> Arc<[PathBuf]> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(look) = &*last
+            && look.at.elapsed() < LOOK_AGE_MAX
+            && look.among == *places
+        {
+            return look.found.clone();
+        }
+        let found: Arc<[PathBuf]> = places.iter().filter(|place| place.exists()).cloned().collect();
+        *last = Some(Look {
+            at: Instant::now(),
+            among: places.clone(),
+            found: found.clone(),
+        });
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_found_and_other_places_are_looked_at_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (made, missing) = (dir.path().join("made"), dir.path().join("missing"));
+        std::fs::write(&made, "").unwrap();
+        let existing = Existing::default();
+        let places: Arc<[PathBuf]> = [made.clone(), missing.clone()].into();
+        assert_eq!(*existing.of(&places), [made]);
+        let others: Arc<[PathBuf]> = [missing].into();
+        assert!(existing.of(&others).is_empty());
+    }
+}
