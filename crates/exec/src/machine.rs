@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign_gateway::policy::allowlist::{FoundProgram, Opened, Programs};
@@ -109,6 +109,10 @@ impl Directories for Machine {
         }
     }
 
+    fn links(&self, path: &Path) -> Vec<PathBuf> {
+        links(path)
+    }
+
     fn git_directory(&self, path: &Path) -> Option<PathBuf> {
         steering::git_directory(path)
     }
@@ -140,6 +144,44 @@ fn is_current(program: &Program, metadata: &fs::Metadata) -> bool {
             let program = &interpreter.program;
             fs::metadata(&program.path).is_ok_and(|metadata| is_current(program, &metadata))
         })
+}
+
+/// As many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// The links on the way to where an absolute path leads, each by its canonical place.
+fn links(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut here = PathBuf::from("/");
+    let mut ahead: Vec<PathBuf> = parts(path);
+    while let Some(part) = ahead.pop() {
+        if part == Path::new("..") {
+            here.pop();
+            continue;
+        }
+        let next = here.join(part);
+        match fs::read_link(&next) {
+            Ok(target) if found.len() < LINKS_MAX => {
+                if target.is_absolute() {
+                    here = PathBuf::from("/");
+                }
+                ahead.extend(parts(&target));
+                found.push(next);
+            }
+            Ok(_) | Err(_) => here = next,
+        }
+    }
+    found
+}
+
+/// The parts of a path that lead somewhere, the first one last.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let parts = path.components().rev();
+    let leads = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    parts
+        .filter(leads)
+        .map(|part| PathBuf::from(part.as_os_str()))
+        .collect()
 }
 
 #[cfg(test)]

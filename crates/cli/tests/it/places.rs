@@ -518,5 +518,13 @@ fn a_root_that_commands_turned_elsewhere_is_no_root() {
                 .refused("CONFIGURATION_ERROR");
         }
         assert!(!outside.join("made").exists());
+        // The link in the root is on the way of one outside of it.
+        let front = bench.work().join("front");
+        std::os::unix::fs::symlink("mono/current", &front).unwrap();
+        let bench = bench.env("ALLOWED_CWD_ROOTS", &format!("{},{}", root.display(), front.display()));
+        let mut server = Server::start(&bench);
+        server
+            .call("execute_process", touch(&outside))
+            .refused("CONFIGURATION_ERROR");
     });
 }

@@ -36,6 +36,9 @@ pub trait Directories: Send + Sync {
     /// repository, or one that a `.git` elsewhere leads to. Not above a worktree.
     fn git_directory(&self, path: &Path) -> Option<PathBuf>;
 
+    /// The links that are followed on the way to where a path leads, each by its canonical place.
+    fn links(&self, path: &Path) -> Vec<PathBuf>;
+
     /// These places by every name that leads to them or into them now: a file system may be mounted a second time.
     fn names(&self, places: &Arc<[PathBuf]>) -> io::Result<Arc<[PathBuf]>>;
 }
@@ -258,8 +261,7 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
     Ok(Some(resolved))
 }
 
-/// The root in which a part of this path lies that decides where it leads, outside of it: commands could make that part a
-/// link to anywhere.
+/// The root in which a link lies that leads this path out of it: commands could turn it to anywhere.
 fn turned_in<'r>(
     path: &Path,
     leads_to: &Path,
@@ -269,11 +271,9 @@ fn turned_in<'r>(
     if path == leads_to {
         return None;
     }
-    let left: Vec<&PathBuf> = roots.iter().filter(|root| !leads_to.starts_with(root)).collect();
-    path.ancestors().skip(1).find_map(|above| {
-        let above = directories.open(above).ok()?.path;
-        left.iter().copied().find(|root| above.starts_with(root))
-    })
+    let links = directories.links(path);
+    let mut left = roots.iter().filter(|root| !leads_to.starts_with(root));
+    left.find(|root| links.iter().any(|link| link.starts_with(root)))
 }
 
 /// Whether there are roots, and a directory lies in none of them. One that cannot be resolved has nothing in it.

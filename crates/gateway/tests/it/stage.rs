@@ -851,6 +851,10 @@ impl Directories for RealDirectories {
         })
     }
 
+    fn links(&self, _: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
     }

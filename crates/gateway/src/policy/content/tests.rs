@@ -49,6 +49,10 @@ impl Directories for World {
         })
     }
 
+    fn links(&self, _: &Path) -> Vec<std::path::PathBuf> {
+        Vec::new()
+    }
+
     fn git_directory(&self, _: &Path) -> Option<std::path::PathBuf> {
         None
     }

@@ -25,6 +25,10 @@ impl Directories for Without {
         }
     }
 
+    fn links(&self, _: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
     }

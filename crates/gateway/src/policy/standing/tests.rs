@@ -51,6 +51,10 @@ impl Directories for World {
         })
     }
 
+    fn links(&self, _: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {
         None
     }

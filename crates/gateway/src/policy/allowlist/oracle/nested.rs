@@ -41,6 +41,7 @@ fn made_of(words: Vec<&'static str>, process: &'static str) -> impl Strategy<Val
                 1 => c().prop_map(|c| format!("${{x:-$( {c} )}}")),
                 1 => c().prop_map(|c| format!("\"${{x:-$( {c} )}}\"")),
                 1 => c().prop_map(|c| format!("\"a$( {c} )b\"")),
+                1 => (select(&["<", "<<<", ">>", "0<"][..]), select(words.clone())).prop_map(|(by, w)| format!("\"$( {by} {w} )\"")),
             ]
         };
         let several = || prop::collection::vec(word(), 1..4).prop_map(|words| words.join(" "));

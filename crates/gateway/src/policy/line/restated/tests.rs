@@ -108,7 +108,12 @@ fn nothing_but_a_name_stands_in_a_substitution() {
              __substitution_3 () {\nls\n}\n\
              ls \"$( __substitution_2 \"$@\" )\" ${x:-$( __substitution_3 \"$@\" )}\n",
         ),
-        ("ls \"$(< 'a b')\" $()", "ls \"$( < 'a b' )\" $(  )\n"),
+        ("ls \"$(< 'a b')\" $()", "ls \"$( < 'a b' )\" $( )\n"),
+        ("ls \"$(<$x)\" $(< \"$x\")", "ls \"$( < ${x} )\" $( < \"${x}\" )\n"),
+        (
+            "ls \"$(> ${x:-$'\\n$(id)'})\"",
+            "__substitution_1 () {\n> ${x:-$'\\n$(id)'}\n}\nls \"$( __substitution_1 \"$@\" )\"\n",
+        ),
         (
             "ls $(x=1 < y)",
             "__substitution_1 () {\nx=1 < y\n}\nls $( __substitution_1 \"$@\" )\n",
@@ -184,6 +189,12 @@ fn what_has_no_plain_form_is_named_with_its_place() {
             "a name that begins as those of our own functions do",
             2,
             1,
+        ),
+        (
+            "ls \"$(< ${x:-$'\\n$(id)'})\"",
+            "a file that is read by a substitution, and whose name is no plain word",
+            1,
+            4,
         ),
         ("ls; coproc ls", "`coproc`", 1, 5),
         ("ls\nfor f # all\ndo ls; done", "a loop without its values", 2, 1),

@@ -1,7 +1,8 @@
 //! Words, the substitutions in them, and here-documents, which become words.
 
 use brush_parser::ast::{
-    AndOrList, Command, CommandPrefixOrSuffixItem as Item, CompoundListItem, IoHereDocument, Program, Word,
+    AndOrList, Command, CommandPrefixOrSuffixItem as Item, CompoundListItem, IoFileRedirectKind, IoHereDocument,
+    IoRedirect, Program, Word,
 };
 
 use super::{Writer, Written};
@@ -15,6 +16,19 @@ const RESERVED: [&str; 22] = [
     "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "in", "esac", "for", "select", "while", "until", "do", "done",
     "function", "time", "coproc",
 ];
+
+/// Whether a word with an operator before it is text without quotes inside of quotes, or one variable.
+fn is_plain_name(body: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+,@% ".contains(c);
+    let is_variable = |text: &str| {
+        let name = text.strip_prefix("${").and_then(|text| text.strip_suffix('}'));
+        name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+    };
+    let name = body.strip_prefix("< ").unwrap_or_default();
+    let quoted = |quote: char| name.strip_prefix(quote).and_then(|name| name.strip_suffix(quote));
+    let inner = quoted('"').or_else(|| quoted('\'')).unwrap_or(name);
+    !inner.is_empty() && inner.chars().all(is_plain) || quoted('\'').is_none() && is_variable(inner)
+}
 
 /// Whether it is `< file`, which stands for its contents in a substitution, and for nothing elsewhere.
 fn reads_a_file(program: &Program) -> bool {
@@ -31,7 +45,11 @@ fn reads_a_file(program: &Program) -> bool {
     additional.is_empty()
         && simple.word_or_name.is_none()
         && prefix.clone().count() == 1
-        && prefix.clone().all(|item| matches!(item, Item::IoRedirect(_)))
+        && prefix.clone().all(|item| {
+            let read =
+                |redirection: &IoRedirect| matches!(redirection, IoRedirect::File(None, IoFileRedirectKind::Read, _));
+            matches!(item, Item::IoRedirect(redirection) if read(redirection))
+        })
 }
 
 const UNREAD: &str = "a substitution beside a here-document";
@@ -152,8 +170,11 @@ impl Writer<'_> {
         self.put("$");
         match document {
             Some(document) => self.call(&format!("{body} {document}")),
-            None if body.is_empty() || reads_a_file(&program) => self.put(format_args!("( {body} )")),
-            None => self.call(body),
+            None if body.is_empty() => self.put("( )"),
+            None if !reads_a_file(&program) => self.call(body),
+            // It means this in a substitution only, so that it stays there; bash writes it down for itself.
+            None if is_plain_name(body) => self.put(format_args!("( {body} )")),
+            None => return Err("a file that is read by a substitution, and whose name is no plain word"),
         }
         Ok(())
     }
