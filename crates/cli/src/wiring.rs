@@ -1,6 +1,7 @@
 //! The one place where ports and adapters meet.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ use countersign_gateway::spine::{Gateway, Outlook, Ports, Settings};
 use countersign_server::stdio::SealKey;
 use countersign_store::{Durability, Options, Store};
 
+use crate::config::Surroundings;
+
 /// What a server starts this program with when the process that makes its sandboxes was killed.
 pub(crate) const ZYGOTE: &str = "zygote";
 
@@ -36,6 +39,7 @@ pub(crate) struct Launchpad {
 impl Launchpad {
     pub(crate) fn prepare() -> anyhow::Result<Self> {
         crate::descriptors::require_least()?;
+        keep_configuration_apart();
         first::step_aside().context("cannot leave the place of the first process")?;
         Self::on(crate::private::directories(uid() == 0)?)
     }
@@ -45,6 +49,16 @@ impl Launchpad {
         let zygote = SandboxExecutor::start_zygote(&directories, vec![ZYGOTE.into()])
             .context("cannot start the sandbox's helper process")?;
         Ok(Self { zygote, directories })
+    }
+}
+
+/// Makes the directory of the operator's file where there is none yet. One that is there is covered; what is not there a
+/// command could make, where the home is its workspace, and write a policy that counts from the next start on.
+fn keep_configuration_apart() {
+    let directory = Surroundings::of_this_process().ok().and_then(|it| it.config_dir());
+    if let Some(directory) = directory {
+        // A home that cannot be written needs no such thing.
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     }
 }
 

@@ -415,7 +415,7 @@ mod tests {
             protected: vec![],
             barred: vec![],
             exec_list: false,
-            noexec: false,
+            noexec: countersign_sandbox::NoExec::Nothing,
             home: None,
             tmp: None,
             seen: Vec::new(),

@@ -11,7 +11,7 @@ use countersign_gateway::policy::places::{self, Steering};
 use countersign_gateway::policy::plan::{ExecRights, Plan};
 use countersign_sandbox as sandbox;
 use sandbox::directory::{self, Seen};
-use sandbox::{Identity, Limits, Mode, Profile, is_absent};
+use sandbox::{Identity, Limits, Mode, NoExec, Profile, is_absent};
 
 use crate::steering::{self, Parts};
 
@@ -64,11 +64,12 @@ pub(crate) fn of(
     let is_opened = plan.place.opened_root(plan.sandbox).is_some();
     let exec_list = plan.exec != ExecRights::Any;
     let noexec = match &plan.exec {
-        ExecRights::Any | ExecRights::Only { workspace: true, .. } => false,
+        ExecRights::Any | ExecRights::Only { workspace: true, .. } => NoExec::Nothing,
         ExecRights::Only {
             workspace: false,
             programs,
-        } => !holds_programs(&root, programs),
+        } if holds_programs(&root, programs) => NoExec::Private,
+        ExecRights::Only { workspace: false, .. } => NoExec::Everything,
     };
     let Parts { protected, barred } = match (steering::parts(&root, server_uid), plan.sandbox) {
         (Ok(parts), _) => parts,
@@ -128,10 +129,12 @@ fn masked(plan: &Plan, read_paths: &[PathBuf], unseen: &Unseen) -> Vec<PathBuf> 
         SandboxMode::DangerFullAccess => &[],
     };
     let is_confined = plan.sandbox != SandboxMode::DangerFullAccess;
+    let has_one_name = unseen.hidden.len() == unseen.places.len();
     let hidden = unseen.hidden.iter().filter(|path| match plan.reads(path) {
         true => may_be_there(path, is_in_root(path)),
-        // Nothing else keeps the owner of a file from changing who may read it.
-        false => is_confined && unseen.existing.contains(path),
+        // Nothing else keeps the owner of a file from changing who may read it. Where one place has several names, covers
+        // would come to lie over each other.
+        false => is_confined && has_one_name && unseen.existing.contains(path),
     });
     hidden.chain(private.iter().filter(is_opened)).cloned().collect()
 }
@@ -176,9 +179,12 @@ fn holds_programs(root: &Path, listed: &[PathBuf]) -> bool {
         "/usr/lib64",
         "/usr/libx32",
     ];
+    // As `/usr/lib/x86_64-linux-gnu`.
+    let is_of_machine = |part: &Path| part.to_str().is_some_and(|part| part.contains("-linux-"));
     let mut libraries = libraries.iter().map(Path::new);
     places::is_among_programs(root)
-        || libraries.any(|directory| root.starts_with(directory) || directory.starts_with(root))
+        || libraries
+            .any(|directory| directory.starts_with(root) || root.strip_prefix(directory).is_ok_and(is_of_machine))
         || listed.iter().any(|program| program.starts_with(root))
 }
 
@@ -259,6 +265,7 @@ mod tests {
         let holds = |root: &str| holds_programs(Path::new(root), &listed);
         for root in [
             "/srv/work",
+            "/usr/lib/app",
             "/usr/src/app",
             "/usr/local/src/app",
             "/usr/share/app",
@@ -267,7 +274,15 @@ mod tests {
         ] {
             assert!(!holds(root), "{root}");
         }
-        for root in ["/", "/usr", "/usr/bin", "/usr/local", "/usr/lib/app", "/srv/app"] {
+        for root in [
+            "/",
+            "/usr",
+            "/usr/bin",
+            "/usr/local",
+            "/usr/lib",
+            "/usr/lib/x86_64-linux-gnu",
+            "/srv/app",
+        ] {
             assert!(holds(root), "{root}");
         }
     }

@@ -54,7 +54,7 @@ fn main() {
         protected: vec![],
         barred: vec![],
         exec_list: mode == Mode::WorkspaceWrite,
-        noexec: false,
+        noexec: countersign_sandbox::NoExec::Nothing,
         home: None,
         tmp: None,
         seen: Vec::new(),

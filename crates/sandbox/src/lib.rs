@@ -56,5 +56,5 @@ pub use launch::{
     Body, Ending, ExecList, ExecRights, Hits, Launch, Outcome, Reply, ScriptCheck, Step, Unchanged, Usage,
 };
 pub use layer::{Layer, UnknownLayer};
-pub use profile::{Identity, Limits, Mode, Network, Profile, ProfileError};
+pub use profile::{Identity, Limits, Mode, Network, NoExec, Profile, ProfileError};
 pub use zygote::{KeeperHandle, Options, Zygote, ZygoteError, serve_on_stdin};

@@ -5,7 +5,7 @@ use crate::Layer;
 use crate::cgroup::Cgroups;
 use crate::keeper::report::KeeperReport;
 use crate::landlock;
-use crate::profile::{Identity, Limits, Mode, Network, Profile};
+use crate::profile::{Identity, Limits, Mode, Network, NoExec, Profile};
 use crate::sys;
 use crate::zygote::{Options, Zygote, ZygoteError};
 
@@ -90,7 +90,7 @@ fn everything() -> Profile {
         protected: vec!["/nonexistent".into()],
         barred: vec![],
         exec_list: true,
-        noexec: true,
+        noexec: NoExec::Everything,
         home: None,
         tmp: None,
         seen: Vec::new(),

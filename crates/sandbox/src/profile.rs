@@ -66,6 +66,16 @@ pub struct Limits {
     pub open_files: u64,
 }
 
+/// What is mounted so that nothing in it can be executed or mapped as a program, whether it is writable or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum NoExec {
+    Nothing,
+    /// Home and temporary directory.
+    Private,
+    /// The roots too.
+    Everything,
+}
+
 /// Everything a keeper is made from. All paths are absolute and canonical.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Profile {
@@ -86,8 +96,7 @@ pub struct Profile {
     pub barred: Vec<PathBuf>,
     /// Launches come with a list of programs; programs made at run time in memory are refused.
     pub exec_list: bool,
-    /// Roots, home and temporary directory are mounted `noexec`, whether they are writable or not.
-    pub noexec: bool,
+    pub noexec: NoExec,
     /// Private and writable.
     pub home: Option<PathBuf>,
     /// Private and writable.

@@ -62,7 +62,7 @@ pub(crate) struct AuditQuery {
     #[arg(long, value_enum, default_value = "command")]
     pub(crate) kind: AuditKind,
     /// At most this many, the latest.
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1000)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: u32,
     /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state, for
     /// invocations ok or error, for envelopes accepted or refused.

@@ -14,7 +14,7 @@ pub(crate) enum Jobs {
             "timeout"])]
         status: Option<String>,
         /// At most this many, the latest.
-        #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 100)]
+        #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 100)]
         limit: u32,
         /// Print a JSON array.
         #[arg(long)]

@@ -120,6 +120,14 @@ fn the_loader_starts_no_program_of_a_directory_that_a_call_works_in() {
                 let outcome = server.call("execute_process", arguments);
                 assert!(!outcome.text.contains("uid="), "{cwd}, {mode}: {}", outcome.text);
             }
+            // Nor does it start what was written meanwhile, where commands may always write.
+            let written = "use File::Copy; copy('/usr/bin/perl', qq($ENV{TMPDIR}/x)); \
+                           exec '/lib64/ld-linux-x86-64.so.2', qq($ENV{TMPDIR}/x), '-e', 'print qq(it ran)'";
+            let arguments = json!({"file": "perl", "args": ["-e", written], "cwd": cwd});
+            let outcome = server.call("execute_process", arguments);
+            if outcome.layers().contains(&"mountns") {
+                assert!(!outcome.stdout().contains("it ran"), "{cwd}: {}", outcome.text);
+            }
             // It is a directory as any other to those who look at it.
             server
                 .call("execute_command", json!({"command": "ls", "cwd": cwd}))

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -527,4 +527,15 @@ fn a_root_that_commands_turned_elsewhere_is_no_root() {
             .call("execute_process", touch(&outside))
             .refused("CONFIGURATION_ERROR");
     });
+}
+
+#[test]
+fn a_directory_deeper_than_any_is_refused_before_everything_above_it_is_looked_at() {
+    let bench = Bench::allowing("ls");
+    let deep: PathBuf = std::iter::repeat_n("d", 300).collect();
+    let deep = bench.dir(deep.to_str().unwrap());
+    let mut server = Server::start(&bench);
+    let outcome = server.call("execute_command", json!({"command": "ls", "cwd": deep}));
+    assert_eq!(outcome.code(), "CWD_NOT_ALLOWED", "{}", outcome.text);
+    assert!(outcome.message().contains("deeper"), "{}", outcome.text);
 }

@@ -161,6 +161,23 @@ fn a_command_does_not_open_the_state_directory_to_others() {
     });
 }
 
+/// What does not exist cannot be covered, so that it is made.
+#[test]
+fn a_command_does_not_write_the_operators_file_where_there_is_none() {
+    Bench::each(|bench| {
+        let home = bench.dir("home");
+        let bench = bench
+            .env("ALLOWED_COMMANDS", "mkdir,tee")
+            .env("XDG_CONFIG_HOME", home.join(".config"));
+        let mut server = Server::start(&bench);
+        server.line("mkdir -p home/.config/countersign");
+        let call = json!({"file": "tee", "args": ["home/.config/countersign/config.yaml"], "input": "approval_policy: {mode: never}"});
+        let outcome = server.call("execute_process", call);
+        assert_ne!(outcome.status(), "ok", "{}", outcome.text);
+        assert!(!home.join(".config/countersign/config.yaml").exists());
+    });
+}
+
 #[test]
 fn a_state_directory_inside_the_workspace_is_not_seen_by_commands() {
     Bench::each(|bench| {

@@ -174,6 +174,9 @@ pub const READABLE_BY_ALL: [&str; 10] = [
     "/nix/store",
 ];
 
+/// How deep a directory may lie: each above it is looked at.
+const DEPTH_MAX: usize = 256;
+
 /// Finds and judges the working directory of a call.
 pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories) -> Result<Place, Misplaced> {
     let roots = match cwd {
@@ -185,6 +188,10 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
     let cwd = directories
         .open(&wanted)
         .map_err(|failure| not_opened(&wanted, failure))?;
+    if cwd.path.components().count() > DEPTH_MAX {
+        let message = format!("working directory is not allowed: it lies deeper than {DEPTH_MAX} directories");
+        return Err(PlaceRule::Boundless.refuses(ErrorCode::CwdNotAllowed, message));
+    }
     let workspace = match &places.workspace_root {
         None => None,
         Some(root) => Some(

@@ -323,7 +323,13 @@ fn restated(
         return shell(text, named, around);
     }
     let restated = line::restate(text, BOUNDS).map_err(|unclear| not_allowed(list)(unclear.into()))?;
-    allowlist::check_line(restated.line(), list, around.programs).map_err(not_allowed(list))?;
+    // Its places are those of the new text, which nobody has seen.
+    let elsewhere = |refusal| allowlist::Refusal {
+        position: None,
+        ..refusal
+    };
+    let checked = allowlist::check_line(restated.line(), list, around.programs);
+    checked.map_err(elsewhere).map_err(not_allowed(list))?;
     shell(restated.text(), named, around)
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use super::aliases;
 use crate::landlock::{SHARED_MEMORY, SharedMemory};
 use crate::opened::{self, Opened, moved};
-use crate::profile::Profile;
+use crate::profile::{NoExec, Profile};
 use crate::sys::mounts::{self, Presence};
 use crate::sys::watch::Watch;
 use crate::sys::{self, c_path};
@@ -78,12 +78,15 @@ pub(super) fn arrange(profile: &Profile, opened: &Opened) -> io::Result<Covers> 
     // While the table of mounts has nothing of ours in it.
     let aliases = aliases::of(profile, opened)?;
     covers.doubled = aliases.around;
-    if profile.noexec {
-        // The roots also where they are only read: whoever maps a program from there need not write it.
-        for path in profile.private_and_roots() {
-            if let Some(itself) = opened.get(path) {
-                forbid_execution(path, itself)?;
-            }
+    // The roots also where they are only read: whoever maps a program from there need not write it.
+    let closed: Vec<&Path> = match profile.noexec {
+        NoExec::Nothing => Vec::new(),
+        NoExec::Private => profile.home.iter().chain(&profile.tmp).map(PathBuf::as_path).collect(),
+        NoExec::Everything => profile.private_and_roots().collect(),
+    };
+    for path in closed {
+        if let Some(itself) = opened.get(path) {
+            forbid_execution(path, itself)?;
         }
     }
     for path in &profile.protected {
@@ -224,7 +227,7 @@ fn mask_around(profile: &Profile, opened: &Opened, path: &Path) -> io::Result<()
     mounts::add_attributes(path, mounts::READ_ONLY)?;
     for (own, opened) in own {
         mounts::bind(&by_descriptor(opened), own)?;
-        if profile.noexec {
+        if profile.noexec != NoExec::Nothing {
             mounts::add_attributes(own, mounts::NO_EXEC)?;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use countersign_sandbox::{ExecRights, Launch, Layer, Mode, Reply, Step};
+use countersign_sandbox::{ExecRights, Launch, Layer, Mode, NoExec, Reply, Step};
 
 use crate::setting::{ALL, WITH_NAMESPACES, in_settings};
 use crate::support::{Server, exec, find, has, launch, only, run, sh};
@@ -10,7 +10,7 @@ use crate::support::{Server, exec, find, has, launch, only, run, sh};
 fn strict(server: &Server) -> countersign_sandbox::Profile {
     let mut profile = server.profile();
     profile.exec_list = true;
-    profile.noexec = true;
+    profile.noexec = NoExec::Everything;
     profile
 }
 
@@ -138,7 +138,7 @@ fn a_program_that_was_updated_still_runs() {
     in_settings("exec_list::a_program_that_was_updated_still_runs", ALL, |setting| {
         let server = Server::start(setting);
         let mut profile = strict(&server);
-        profile.noexec = false;
+        profile.noexec = NoExec::Nothing;
         let keeper = server.keeper(&profile);
         let path = server.file("tool", fs::read("/usr/bin/true").unwrap(), 0o755);
         for _ in 0..2 {
@@ -163,7 +163,7 @@ fn a_listed_directory_lets_what_was_built_there_run() {
         |setting| {
             let server = Server::start(setting);
             let mut profile = strict(&server);
-            profile.noexec = false;
+            profile.noexec = NoExec::Nothing;
             let keeper = server.keeper(&profile);
             let sh_program = find("sh");
             server.file("built/tool", fs::read("/usr/bin/id").unwrap(), 0o755);

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use countersign_sandbox::directory::{self, Seen};
-use countersign_sandbox::{ExecList, ExecRights, Layer, Mode, Profile, Reply, SetupError, ZygoteError};
+use countersign_sandbox::{ExecList, ExecRights, Layer, Mode, NoExec, Profile, Reply, SetupError, ZygoteError};
 
 use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings};
 use crate::support::{NOBODY, Server, attack, exec, find, has, only, open_files_max, sh};
@@ -541,7 +541,7 @@ fn a_command_has_its_own_home_where_the_others_are_covered() {
             let mut profile = server.profile();
             profile.masked = vec![homes.clone()];
             profile.home = Some(homes.join("mine"));
-            profile.noexec = true;
+            profile.noexec = NoExec::Everything;
             let keeper = server.keeper(&profile);
             if !has(&keeper, Layer::Mountns) {
                 return;

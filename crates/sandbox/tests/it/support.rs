@@ -74,7 +74,7 @@ impl Server {
             protected: Vec::new(),
             barred: Vec::new(),
             exec_list: false,
-            noexec: false,
+            noexec: countersign_sandbox::NoExec::Nothing,
             home: None,
             tmp: Some(fs::canonicalize(self.base.path()).unwrap().join("tmp")),
             seen: Vec::new(),

@@ -105,6 +105,24 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
 /// How the names of the functions begin that hold the commands of substitutions.
 const FUNCTION: &str = "__substitution_";
 
+/// What is written where a substitution was, less the number.
+const CALL: (&str, &str) = ("$( __substitution_", " \"$@\" )");
+
+/// A word without the substitutions that we write, the quotes and parameters of which are none of its own.
+pub(super) fn without_calls(word: &str) -> String {
+    let mut pieces = word.split(CALL.0);
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |before, piece| {
+        let behind = piece
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .strip_prefix(CALL.1);
+        match behind {
+            Some(behind) => before + behind,
+            None => before + CALL.0 + piece,
+        }
+    })
+}
+
 /// Less than one argument of a program may have.
 const PLAIN_BYTES_MAX: usize = 120 * 1024;
 
