@@ -29,7 +29,9 @@ impl Existing {
         {
             return look.found.clone();
         }
-        let found: Arc<[PathBuf]> = places.iter().filter(|place| place.exists()).cloned().collect();
+        // One that a link leads to has another name among them, and is covered by that.
+        let is_there = |place: &&PathBuf| place.canonicalize().is_ok_and(|real| real == **place);
+        let found: Arc<[PathBuf]> = places.iter().filter(is_there).cloned().collect();
         *last = Some(Look {
             at: Instant::now(),
             among: places.clone(),
@@ -46,10 +48,12 @@ mod tests {
     #[test]
     fn what_is_there_is_found_and_other_places_are_looked_at_anew() {
         let dir = tempfile::tempdir().unwrap();
-        let (made, missing) = (dir.path().join("made"), dir.path().join("missing"));
+        let base = dir.path().canonicalize().unwrap();
+        let (made, link, missing) = (base.join("made"), base.join("link"), base.join("missing"));
         std::fs::write(&made, "").unwrap();
+        std::os::unix::fs::symlink(&made, &link).unwrap();
         let existing = Existing::default();
-        let places: Arc<[PathBuf]> = [made.clone(), missing.clone()].into();
+        let places: Arc<[PathBuf]> = [made.clone(), link, missing.clone()].into();
         assert_eq!(*existing.of(&places), [made]);
         let others: Arc<[PathBuf]> = [missing].into();
         assert!(existing.of(&others).is_empty());

@@ -10,8 +10,8 @@ use super::surroundings::Surroundings;
 
 /// Among them what agents themselves log in with, which a job's agent needs.
 #[rustfmt::skip]
-pub(crate) const AGENTS_OWN: [&str; 8] = [
-    ".claude", ".claude.json", ".codex", ".config/anthropic", ".gemini", ".local/share/opencode", ".config/github-copilot", ".cursor",
+pub(crate) const AGENTS_OWN: [&str; 7] = [
+    ".claude", ".claude.json", ".codex", ".config/anthropic", ".gemini", ".local/share/opencode", ".config/github-copilot",
 ];
 
 /// Under the user's home: what lets its reader act as the user somewhere else.
@@ -91,7 +91,6 @@ pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     AGENTS_OWN[4],
     AGENTS_OWN[5],
     AGENTS_OWN[6],
-    AGENTS_OWN[7],
     ".mozilla",
     ".config/google-chrome",
     ".config/chromium",

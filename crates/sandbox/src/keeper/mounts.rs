@@ -181,9 +181,10 @@ fn is_there(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether an error says that there is nothing, rather than that nobody may look.
+/// Whether an error says that there is nothing, rather than that nobody may look. Links that lead to each other lead to nothing.
 pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(libc::ELOOP)
 }
 
 /// Makes the directories between a covered or protected path and its root mount points. Otherwise a parent could be

@@ -349,7 +349,7 @@ impl Approver for AskTerminal {
         let text = format!(
             "\n{} wants to run\n\n    {command}\n\n{notes}in {}{reads}\nasked because: {}\napproval: {}\n\nrun it? [y/N] ",
             self.user,
-            detail("cwd"),
+            terminal::wrapped(&detail("cwd"), columns).join("\n   "),
             detail("reason"),
             question.id,
         );

@@ -92,11 +92,7 @@ proptest! {
 fn what_is_accepted_can_be_written_anew() {
     let list = Allowlist::from_entries(&LISTED).expect("valid");
     let accepts = |line: &str| read(line, Limits::STANDARD).is_ok_and(|read| check_line(&read, &list, &*BENCH).is_ok());
-    let accepted: Vec<_> = SEEDS
-        .into_iter()
-        .chain(STEPS)
-        .filter(|line| accepts(line))
-        .collect();
+    let accepted: Vec<_> = SEEDS.into_iter().chain(STEPS).filter(|line| accepts(line)).collect();
     assert!(accepted.len() > 60, "{}", accepted.len());
     let more = [
         "[ -n \"$(ls)\" ] && ls",
