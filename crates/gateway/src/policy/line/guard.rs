@@ -21,6 +21,9 @@ pub struct Limits {
     pub nesting_max: usize,
     /// Simple commands in one line.
     pub commands_max: usize,
+    /// Expansions and substitutions. The tokenizer recurses at each, whatever closes them; a quoted one counts too, since
+    /// finding out what is quoted is what the tokenizer is for.
+    pub openings_max: usize,
 }
 
 impl Limits {
@@ -28,6 +31,7 @@ impl Limits {
         text_bytes_max: 64 * 1024,
         nesting_max: 12,
         commands_max: 1024,
+        openings_max: 192,
     };
 }
 
@@ -68,7 +72,7 @@ pub(super) fn check_size(text: &str, limits: Limits) -> Result<(), LineError> {
 /// `!(id)` would be a word and not a command.
 pub(super) fn parse(documents: &Documents<'_>, limits: Limits) -> Result<Program, LineError> {
     let text = documents.visible();
-    check_openings(text)?;
+    check_openings(text, limits)?;
     uncertain(documents)?;
     let program = parse_checked(text, limits)?;
     if program.complete_commands.is_empty() {
@@ -164,16 +168,14 @@ fn from_parser(position: &SourcePosition) -> Position {
     }
 }
 
-/// The tokenizer recurses at each of these openings, whatever closes them; a quoted one counts too,
-/// since finding out what is quoted is what the tokenizer is for.
-const OPENINGS_MAX: usize = 192;
-
-fn check_openings(text: &str) -> Result<(), LineError> {
+fn check_openings(text: &str, limits: Limits) -> Result<(), LineError> {
     let text = joined(text);
     let openings = ["$(", "${", "$["];
     let count: usize = openings.iter().map(|o| text.matches(o).count()).sum();
-    if count > OPENINGS_MAX {
-        return Err(LineError::TooDeep { max: OPENINGS_MAX });
+    if count > limits.openings_max {
+        return Err(LineError::TooDeep {
+            max: limits.openings_max,
+        });
     }
     Ok(())
 }

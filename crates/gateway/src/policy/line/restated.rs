@@ -93,6 +93,7 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
     }
     let limits = Limits {
         text_bytes_max: PLAIN_BYTES_MAX,
+        openings_max: PLAIN_OPENINGS_MAX,
         ..limits
     };
     let line = read(&text, limits).map_err(|_| at_start(READ_DIFFERENTLY))?;
@@ -125,6 +126,9 @@ pub(super) fn without_calls(word: &str) -> String {
 
 /// Less than one argument of a program may have.
 const PLAIN_BYTES_MAX: usize = 120 * 1024;
+
+/// A plain `$x` is written as one that opens; none of these is left open.
+const PLAIN_OPENINGS_MAX: usize = 2048;
 
 const READ_DIFFERENTLY: &str = "what is read differently once it is written in a plain form";
 

@@ -214,6 +214,12 @@ fn what_has_no_plain_form_is_named_with_its_place() {
     }
 }
 
+#[test]
+fn a_long_line_of_variables_has_a_plain_form() {
+    let line = "ls \"$x\"; ".repeat(500) + "ls";
+    assert!(restate(&line, Limits::STANDARD).is_ok());
+}
+
 /// What our reader does not see is not given to bash, whether or not the line is refused as well.
 #[test]
 fn what_was_not_read_is_not_there() {
