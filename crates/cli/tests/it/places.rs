@@ -503,10 +503,9 @@ fn a_root_that_commands_turned_elsewhere_is_no_root() {
         let root = bench.work().join("mono");
         let current = root.join("current");
         std::os::unix::fs::symlink(&mono, &current).unwrap();
-        let bench = bench.env("ALLOWED_COMMANDS", "touch").env(
-            "ALLOWED_CWD_ROOTS",
-            &format!("{},{}", root.display(), current.display()),
-        );
+        let bench = bench
+            .env("ALLOWED_COMMANDS", "touch")
+            .env("ALLOWED_CWD_ROOTS", format!("{},{}", root.display(), current.display()));
         let mut server = Server::start(&bench);
         let touch = |cwd: &Path| json!({"file": "touch", "args": ["made"], "cwd": cwd});
         server.call("execute_process", touch(&current)).ok();
@@ -521,7 +520,7 @@ fn a_root_that_commands_turned_elsewhere_is_no_root() {
         // The link in the root is on the way of one outside of it.
         let front = bench.work().join("front");
         std::os::unix::fs::symlink("mono/current", &front).unwrap();
-        let bench = bench.env("ALLOWED_CWD_ROOTS", &format!("{},{}", root.display(), front.display()));
+        let bench = bench.env("ALLOWED_CWD_ROOTS", format!("{},{}", root.display(), front.display()));
         let mut server = Server::start(&bench);
         server
             .call("execute_process", touch(&outside))
