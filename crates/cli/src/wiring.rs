@@ -52,11 +52,17 @@ impl Launchpad {
     }
 }
 
-/// Makes the directory of the operator's file where there is none yet. One that is there is covered; what is not there a
-/// command could make, where the home is its workspace, and write a policy that counts from the next start on.
+/// Makes the directories of the operator's file and of the usual state where there are none yet. What is there is covered; what
+/// is not there a command could make, where the home is its workspace, and write what counts from the next start on.
 fn keep_configuration_apart() {
-    let directory = Surroundings::of_this_process().ok().and_then(|it| it.config_dir());
-    if let Some(directory) = directory {
+    let Ok(surroundings) = Surroundings::of_this_process() else {
+        return;
+    };
+    for directory in surroundings
+        .config_dir()
+        .into_iter()
+        .chain(surroundings.default_state_dir())
+    {
         // A home that cannot be written needs no such thing.
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     }

@@ -109,7 +109,7 @@ impl Directories for Machine {
         }
     }
 
-    fn links(&self, path: &Path) -> Vec<PathBuf> {
+    fn links(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
         links(path)
     }
 
@@ -149,8 +149,8 @@ fn is_current(program: &Program, metadata: &fs::Metadata) -> bool {
 /// As many as the kernel follows.
 const LINKS_MAX: usize = 40;
 
-/// The links on the way to where an absolute path leads, each by its canonical place.
-fn links(path: &Path) -> Vec<PathBuf> {
+/// The links on the way to where an absolute path leads, each by its canonical place, and where it leads.
+fn links(path: &Path) -> (Vec<PathBuf>, PathBuf) {
     let mut found = Vec::new();
     let mut here = PathBuf::from("/");
     let mut ahead: Vec<PathBuf> = parts(path);
@@ -171,7 +171,7 @@ fn links(path: &Path) -> Vec<PathBuf> {
             Ok(_) | Err(_) => here = next,
         }
     }
-    found
+    (found, here)
 }
 
 /// The parts of a path that lead somewhere, the first one last.

@@ -180,7 +180,10 @@ fn holds_programs(root: &Path, listed: &[PathBuf]) -> bool {
         "/usr/libx32",
     ];
     // As `/usr/lib/x86_64-linux-gnu`.
-    let is_of_machine = |part: &Path| part.to_str().is_some_and(|part| part.contains("-linux-"));
+    let is_of_machine = |below: &Path| {
+        let first = below.iter().next().and_then(|part| part.to_str());
+        first.is_some_and(|part| part.contains("-linux-"))
+    };
     let mut libraries = libraries.iter().map(Path::new);
     places::is_among_programs(root)
         || libraries

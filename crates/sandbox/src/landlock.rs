@@ -50,7 +50,8 @@ pub const SYSTEM: &[&str] = &[
 ];
 /// The same without directories of programs. What else lies in `/usr` and `/usr/local` is added by looking.
 const SYSTEM_WITHOUT_PROGRAMS: &[&str] = &["/lib", "/lib32", "/lib64", "/libx32", "/etc"];
-const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "libexec", "games", "local"];
+/// People work in `src`: what one call writes there another must not have the loader run.
+const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "libexec", "games", "local", "src"];
 /// Kernel tables that libraries read at start (CPU topology, own maps). What tells of other processes' memory, files and
 /// variables in `/proc` stays closed: Landlock refuses it to a confined process.
 const KERNEL: &[&str] = &["/proc", "/sys"];

@@ -16,8 +16,9 @@ pub(crate) const AGENTS_OWN: [&str; 7] = [
 
 /// Under the user's home: what lets its reader act as the user somewhere else.
 pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
-    // What another server of this user keeps
+    // What is another server's, of this user or for those of other homes
     ".local/state/countersign",
+    ".config/countersign",
     // Keys and passwords
     ".ssh",
     ".gnupg",

@@ -525,6 +525,14 @@ fn a_root_that_commands_turned_elsewhere_is_no_root() {
         server
             .call("execute_process", touch(&outside))
             .refused("CONFIGURATION_ERROR");
+        drop(server);
+        // Nor does it make the server's own directory a root.
+        std::fs::remove_file(&current).unwrap();
+        std::os::unix::fs::symlink(bench.work(), &current).unwrap();
+        let mut server = Server::start(&bench);
+        let outcome = server.call("execute_process", json!({"file": "touch", "args": ["made"]}));
+        assert_ne!(outcome.status(), "ok", "{}", outcome.text);
+        assert!(!bench.work().join("made").exists());
     });
 }
 

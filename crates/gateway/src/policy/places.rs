@@ -36,8 +36,8 @@ pub trait Directories: Send + Sync {
     /// repository, or one that a `.git` elsewhere leads to. Not above a worktree.
     fn git_directory(&self, path: &Path) -> Option<PathBuf>;
 
-    /// The links that are followed on the way to where a path leads, each by its canonical place.
-    fn links(&self, path: &Path) -> Vec<PathBuf>;
+    /// The links that are followed on the way to where a path leads, each by its canonical place, and where it leads.
+    fn links(&self, path: &Path) -> (Vec<PathBuf>, PathBuf);
 
     /// These places by every name that leads to them or into them now: a file system may be mounted a second time.
     fn names(&self, places: &Arc<[PathBuf]>) -> io::Result<Arc<[PathBuf]>>;
@@ -204,7 +204,12 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
 
     let within_root = match &roots {
         None => None,
-        Some(roots) => match roots.iter().find(|root| cwd.path.starts_with(root)) {
+        // The narrowest of those that it is in.
+        Some(roots) => match roots
+            .iter()
+            .filter(|root| cwd.path.starts_with(root))
+            .max_by_key(|root| root.as_os_str().len())
+        {
             Some(root) => Some(root.clone()),
             None => return Err(outside_roots(&cwd.path, roots)),
         },
@@ -254,12 +259,11 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
         PlaceRule::Roots.refuses(ErrorCode::ConfigurationError, message)
     })?;
     for (root, leads_to) in roots.iter().zip(&resolved) {
-        if let Some(other) = turned_in(&places.start.join(root), leads_to, &resolved, directories) {
+        if is_turned(&places.start.join(root), leads_to, &resolved, directories) {
             let message = format!(
-                "`ALLOWED_CWD_ROOTS` names `{}`, which leads out of `{}` by a link that commands there can turn; the operator \
-                 must name `{}` itself, calls without `cwd` still work",
+                "`ALLOWED_CWD_ROOTS` names `{}`, which leads out of another root by a link that commands there can turn; the \
+                 operator must name `{}` itself, calls without `cwd` still work",
                 root.display(),
-                other.display(),
                 leads_to.display()
             );
             return Err(PlaceRule::Roots.refuses(ErrorCode::ConfigurationError, message));
@@ -268,29 +272,33 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
     Ok(Some(resolved))
 }
 
-/// The root in which a link lies that leads this path out of it: commands could turn it to anywhere.
-fn turned_in<'r>(
-    path: &Path,
-    leads_to: &Path,
-    roots: &'r [PathBuf],
-    directories: &dyn Directories,
-) -> Option<&'r PathBuf> {
+/// Whether a link that leads this path out of a root lies in that root: commands could turn it to anywhere, and back while it
+/// is looked at.
+fn is_turned(path: &Path, leads_to: &Path, roots: &[PathBuf], directories: &dyn Directories) -> bool {
     if path == leads_to {
-        return None;
+        return false;
     }
-    let links = directories.links(path);
+    let (links, end) = directories.links(path);
     let mut left = roots.iter().filter(|root| !leads_to.starts_with(root));
-    left.find(|root| links.iter().any(|link| link.starts_with(root)))
+    end != leads_to || left.any(|root| links.iter().any(|link| link.starts_with(root)))
 }
 
 /// Whether there are roots, and a directory lies in none of them. One that cannot be resolved has nothing in it.
 fn is_outside_roots(places: &Places, cwd: &Path, directories: &dyn Directories) -> bool {
-    let holds = |root: &PathBuf| {
-        let opened = directories.open(&places.start.join(root));
-        opened.is_ok_and(|open| cwd.starts_with(open.path))
+    let Some(roots) = &places.cwd_roots else {
+        return false;
     };
-    let roots = places.cwd_roots.as_ref();
-    roots.is_some_and(|roots| !roots.iter().any(holds))
+    let paths: Vec<PathBuf> = roots.iter().map(|root| places.start.join(root)).collect();
+    let opened: Vec<Option<PathBuf>> = paths
+        .iter()
+        .map(|path| directories.open(path).ok().map(|open| open.path))
+        .collect();
+    let resolved: Vec<PathBuf> = opened.iter().flatten().cloned().collect();
+    let holds = |(path, leads_to): (&PathBuf, &Option<PathBuf>)| {
+        let leads_to = leads_to.as_ref().filter(|it| cwd.starts_with(it));
+        leads_to.is_some_and(|leads_to| !is_turned(path, leads_to, &resolved, directories))
+    };
+    !paths.iter().zip(&opened).any(holds)
 }
 
 fn not_opened(path: &Path, failure: OpenFailure) -> Misplaced {

@@ -49,8 +49,8 @@ impl Directories for World {
         })
     }
 
-    fn links(&self, _: &Path) -> Vec<std::path::PathBuf> {
-        Vec::new()
+    fn links(&self, path: &Path) -> (Vec<std::path::PathBuf>, std::path::PathBuf) {
+        (Vec::new(), path.to_owned())
     }
 
     fn git_directory(&self, _: &Path) -> Option<std::path::PathBuf> {

@@ -25,8 +25,8 @@ impl Directories for Without {
         }
     }
 
-    fn links(&self, _: &Path) -> Vec<PathBuf> {
-        Vec::new()
+    fn links(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
+        (Vec::new(), path.to_owned())
     }
 
     fn git_directory(&self, _: &Path) -> Option<PathBuf> {

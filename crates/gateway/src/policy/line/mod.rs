@@ -175,7 +175,7 @@ impl Arg {
         match self {
             Self::Static(_) | Self::Path { .. } => true,
             Self::Pattern { .. } | Self::Number { .. } => false,
-            Self::Computed { written, .. } => restated::without_calls(written)
+            Self::Computed { written, .. } => written
                 .strip_prefix('"')
                 .and_then(|inner| inner.strip_suffix('"'))
                 .is_some_and(|inner| !inner.contains(['"', '@'])),

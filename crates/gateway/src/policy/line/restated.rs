@@ -12,7 +12,7 @@
 //! git commit -m "$(cat note; date)"        __substitution_1 () {
 //!                                          cat note; date
 //!                                          }
-//!                                          git commit -m "$( __substitution_1 "$@" )"
+//!                                          git commit -m "$( __substitution_1 )"
 //! ```
 
 #[cfg(test)]
@@ -106,24 +106,6 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
 /// How the names of the functions begin that hold the commands of substitutions.
 const FUNCTION: &str = "__substitution_";
 
-/// What is written where a substitution was, less the number.
-const CALL: (&str, &str) = ("$( __substitution_", " \"$@\" )");
-
-/// A word without the substitutions that we write, the quotes and parameters of which are none of its own.
-pub(super) fn without_calls(word: &str) -> String {
-    let mut pieces = word.split(CALL.0);
-    let first = pieces.next().unwrap_or_default().to_owned();
-    pieces.fold(first, |before, piece| {
-        let behind = piece
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .strip_prefix(CALL.1);
-        match behind {
-            Some(behind) => before + behind,
-            None => before + CALL.0 + piece,
-        }
-    })
-}
-
 /// Less than one argument of a program may have.
 const PLAIN_BYTES_MAX: usize = 120 * 1024;
 
@@ -169,6 +151,13 @@ fn first_difference(one: &Line, other: &Line) -> Option<Unclear> {
     };
     let is_same = commands.is_empty() && assigned(one) == assigned(other) && functions(one) == functions(other);
     (!is_same).then(|| differs(Position::START))
+}
+
+/// Whether commands may look at the parameters, or change them.
+fn may_use_parameters(body: &str) -> bool {
+    let is_parameter = |c: char| c.is_ascii_digit() || "@*#".contains(c);
+    let follows = |mark: &str| body.split(mark).skip(1).any(|behind| behind.starts_with(is_parameter));
+    follows("$") || follows("${") || ["set", "shift", "getopts"].iter().any(|word| body.contains(word))
 }
 
 fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
@@ -533,7 +522,8 @@ impl Writer<'_> {
         let number = self.functions.len() + 1;
         let body = body.trim_end();
         self.functions.push(format!("{FUNCTION}{number} () {{\n{body}\n}}\n"));
-        self.put(format_args!("( {FUNCTION}{number} \"$@\" )"));
+        let parameters = if may_use_parameters(body) { " \"$@\"" } else { "" };
+        self.put(format_args!("( {FUNCTION}{number}{parameters} )"));
     }
 
     fn redirections(&mut self, list: Option<&RedirectList>) -> Written {

@@ -132,6 +132,21 @@ fn what_bash_writes_down_for_itself_holds_no_text_of_the_line() {
     }
 }
 
+/// What looks like a text of ours is the agent's.
+#[test]
+fn words_that_look_as_ours_do_are_read_as_any_other() {
+    let list = Allowlist::from_entries(&LISTED).expect("valid");
+    for line in [
+        "set -- a -o -v 'x[$(id)]' -o b; [ -n \"\\$( __substitution_ \"$@\" )\" ]",
+        "set -- a PATH b; read -r -p \"\\$( __substitution_1 \"$@\" )\" x <<< '/nope y'; ls",
+        "set -- '' -o -exec id ';'; find . -path \"\\$( __substitution_ \"$@\" )\"",
+    ] {
+        let read = read(line, Limits::STANDARD).expect("a line");
+        let checked = check_line(&read, &list, &*BENCH).is_ok();
+        assert!(!checked || restate(line, Limits::STANDARD).is_err(), "{line:?}");
+    }
+}
+
 /// Bash counts the parentheses of expressions and of arithmetic, and does not know of what stands around some.
 #[test]
 fn parentheses_that_bash_counts_otherwise_are_not_given_to_it() {

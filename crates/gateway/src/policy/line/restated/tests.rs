@@ -57,7 +57,7 @@ fn commands_have_one_plain_form_without_comments_and_continued_lines() {
         ("x=1 ls", "x=1 ls\n"),
         (
             "ls <(git log)",
-            "__substitution_1 () {\ngit log;\n}\nls <( __substitution_1 \"$@\" )\n",
+            "__substitution_1 () {\ngit log;\n}\nls <( __substitution_1 )\n",
         ),
         ("ls &>x; ls 2>>y <z", "ls &> x; ls 2>> y < z\n"),
     ] {
@@ -99,24 +99,28 @@ fn nothing_but_a_name_stands_in_a_substitution() {
     for (text, expected) in [
         (
             "ls `git log`",
-            "__substitution_1 () {\ngit log\n}\nls $( __substitution_1 \"$@\" )\n",
+            "__substitution_1 () {\ngit log\n}\nls $( __substitution_1 )\n",
         ),
         (
             "ls \"$(a=(\\( 'b'); ls \"$(git 'log')\" # all\ngit)\" ${x:-$(ls)}",
             "__substitution_1 () {\ngit 'log'\n}\n\
-             __substitution_2 () {\na=( '(' 'b' ); ls \"$( __substitution_1 \"$@\" )\"\ngit\n}\n\
+             __substitution_2 () {\na=( '(' 'b' ); ls \"$( __substitution_1 )\"\ngit\n}\n\
              __substitution_3 () {\nls\n}\n\
-             ls \"$( __substitution_2 \"$@\" )\" ${x:-$( __substitution_3 \"$@\" )}\n",
+             ls \"$( __substitution_2 )\" ${x:-$( __substitution_3 )}\n",
+        ),
+        (
+            "f() { ls $(ls \"$1\"); }",
+            "__substitution_1 () {\nls \"$1\"\n}\nf () { ls $( __substitution_1 \"$@\" ); }\n",
         ),
         ("ls \"$(< 'a b')\" $()", "ls \"$( < 'a b' )\" $( )\n"),
         ("ls \"$(<$x)\" $(< \"$x\")", "ls \"$( < ${x} )\" $( < \"${x}\" )\n"),
         (
             "ls \"$(> ${x:-$'\\n$(id)'})\"",
-            "__substitution_1 () {\n> ${x:-$'\\n$(id)'}\n}\nls \"$( __substitution_1 \"$@\" )\"\n",
+            "__substitution_1 () {\n> ${x:-$'\\n$(id)'}\n}\nls \"$( __substitution_1 )\"\n",
         ),
         (
             "ls $(x=1 < y)",
-            "__substitution_1 () {\nx=1 < y\n}\nls $( __substitution_1 \"$@\" )\n",
+            "__substitution_1 () {\nx=1 < y\n}\nls $( __substitution_1 )\n",
         ),
     ] {
         let restated = restate(text, Limits::STANDARD).unwrap_or_else(|why| panic!("{text:?}: {why:?}"));
@@ -147,7 +151,7 @@ fn documents_become_words() {
         (
             "git commit -m \"$(cat <<'EOF'\nIt's done. $(id)\n\nMore\nEOF\n)\"",
             "__substitution_1 () {\ncat <<< 'It'\"'\"$'s done. $(id)\\n\\nMore'\n}\n\
-             git commit -m \"$( __substitution_1 \"$@\" )\"\n",
+             git commit -m \"$( __substitution_1 )\"\n",
         ),
     ] {
         check(text, expected);
