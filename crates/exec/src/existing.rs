@@ -30,7 +30,7 @@ impl Existing {
             return look.found.clone();
         }
         // One that a link leads to has another name among them, and is covered by that.
-        let is_there = |place: &&PathBuf| place.canonicalize().is_ok_and(|real| real == **place);
+        let is_there = |place: &&PathBuf| place.exists() && place.canonicalize().is_ok_and(|real| real == **place);
         let found: Arc<[PathBuf]> = places.iter().filter(is_there).cloned().collect();
         *last = Some(Look {
             at: Instant::now(),
