@@ -252,6 +252,27 @@ fn a_program_with_a_rule_of_its_own_is_not_lent_to_git() {
 }
 
 #[test]
+fn what_only_looks_may_look_elsewhere_and_a_rule_for_here_is_no_rule_for_there() {
+    Bench::each(|bench| {
+        let bench =
+            bench.config("workspace_root: .\napproval_policy:\n  whitelist: [{pattern: '^touch made$', reason: x}]\n");
+        bench.repository();
+        fs::create_dir(bench.work().join("sub")).unwrap();
+        bench.file("sub/five", "1\n2\n3\n4\n5\n");
+        let mut server = Server::start(&bench);
+        assert_eq!(server.line("cd sub && sed -n 2,3p five").ok(), "2\n3\n");
+        assert_eq!(server.line("cd sub; [ -f five ] && ls").ok(), "five\n");
+        assert!(server.line("cd sub && git log --oneline").ok().contains("first"));
+        assert_ne!(server.line("cd .. && cat outside/secret").status(), "ok");
+        server.line("touch made").ok();
+        for line in ["cd sub && touch made", "cd sub && ./five", "cd sub && rm five"] {
+            server.asked(&bench, "execute_command", json!({"command": line}));
+        }
+        assert!(!bench.work().join("sub/made").exists() && bench.work().join("sub/five").exists());
+    });
+}
+
+#[test]
 fn a_line_that_only_bash_can_run_is_asked_about_though_it_only_reads() {
     let bench = Bench::new();
     let mut server = Server::start(&bench);

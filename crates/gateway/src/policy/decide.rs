@@ -362,6 +362,10 @@ pub(super) fn covering<'p>(
     } else {
         Reach::AsPolicySays
     };
+    // What a pattern lets go was meant for where the call works, and only that was held against policy.
+    if reach == Reach::AsPolicySays && matched.iter().any(|rule| rule.moves()) {
+        return None;
+    }
     (!matched.is_empty()).then_some(Covered { rules: matched, reach })
 }
 

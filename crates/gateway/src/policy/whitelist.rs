@@ -325,6 +325,14 @@ impl WhitelistRule {
         }
     }
 
+    /// Whether what comes behind the covered command works somewhere else.
+    pub fn moves(&self) -> bool {
+        match &self.matcher {
+            Matcher::Pattern { .. } => false,
+            Matcher::ReadOnly(program) => program.moves(),
+        }
+    }
+
     fn covers_example(&self, example: &str) -> bool {
         let enabled = Self {
             enabled: true,
@@ -354,7 +362,7 @@ impl WhitelistRule {
         let is_clear = match &self.matcher {
             Matcher::Pattern { exact: true, .. } => true,
             Matcher::Pattern { exact: false, .. } => !words.may_change_subcommand() && cautions::allow(words),
-            Matcher::ReadOnly(_) => cautions::allow(words),
+            Matcher::ReadOnly(program) => program.is_closed() || cautions::allow(words),
         };
         self.matches(words) && is_clear
     }

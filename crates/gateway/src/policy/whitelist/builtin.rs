@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::cautions::{CAUTIONS, git_subcommand};
+use super::cautions::{CAUTIONS, git_subcommand, only_prints};
 use super::{Matcher, Source, WhitelistRule, Words};
 
 /// A program that only reads when used in one of these ways.
@@ -20,7 +20,42 @@ pub enum Usage {
     OptionsOnly,
     /// Git with one of these subcommands.
     Subcommands(&'static [Subcommand]),
+    /// All arguments are of one closed form, so that there is no option to be careful with.
+    Closed(&'static Form),
 }
+
+/// Arguments of which every one is known.
+#[derive(Debug)]
+pub struct Form {
+    /// How it is written, for explanations.
+    written: &'static str,
+    is_met: fn(&[String]) -> bool,
+}
+
+/// A directory to go on in.
+const DIRECTORY: Form = Form {
+    written: "DIRECTORY",
+    is_met: |args| matches!(args, [directory] if !directory.starts_with('-')),
+};
+
+/// What many ask first of a program, which then reads nothing at all.
+const VERSION: Form = Form {
+    written: "--version",
+    is_met: |args| args == ["--version"],
+};
+
+/// Lines by their numbers or by what stands in them, from files.
+const PRINTED_LINES: Form = Form {
+    written: "[-n] SCRIPT [FILE]…, where the script only prints",
+    is_met: |args| {
+        let (script, files) = match args {
+            [quiet, script, files @ ..] if quiet == "-n" => (script, files),
+            [script, files @ ..] => (script, files),
+            [] => return false,
+        };
+        (only_prints(script) || script.split(';').all(prints_lines)) && !files.iter().any(|file| file.starts_with('-'))
+    },
+};
 
 #[derive(Debug)]
 pub struct Subcommand {
@@ -41,6 +76,13 @@ const fn reads(program: &'static str) -> ReadOnly {
     ReadOnly {
         program,
         usage: Usage::Any,
+    }
+}
+
+const fn closed(program: &'static str, form: &'static Form) -> ReadOnly {
+    ReadOnly {
+        program,
+        usage: Usage::Closed(form),
     }
 }
 
@@ -84,7 +126,7 @@ const GIT: [Subcommand; 24] = [
     only("worktree", &["list", "--porcelain"]),
 ];
 
-pub const READ_ONLY: [ReadOnly; 47] = [
+pub const READ_ONLY: [ReadOnly; 58] = [
     ReadOnly {
         program: "git",
         usage: Usage::Subcommands(&GIT),
@@ -106,6 +148,7 @@ pub const READ_ONLY: [ReadOnly; 47] = [
     reads("true"),
     reads("false"),
     reads("test"),
+    reads("["),
     reads("stat"),
     reads("file"),
     reads("du"),
@@ -138,6 +181,16 @@ pub const READ_ONLY: [ReadOnly; 47] = [
         program: "date",
         usage: Usage::OptionsOnly,
     },
+    closed("cd", &DIRECTORY),
+    closed("sed", &PRINTED_LINES),
+    closed("node", &VERSION),
+    closed("python3", &VERSION),
+    closed("python", &VERSION),
+    closed("gcc", &VERSION),
+    closed("g++", &VERSION),
+    closed("clang", &VERSION),
+    closed("make", &VERSION),
+    closed("cmake", &VERSION),
 ];
 
 /// The whitelist without any configuration.
@@ -166,9 +219,19 @@ impl ReadOnly {
     /// Git starts filters, converters and helpers that its configuration names.
     pub(super) fn starts_nothing(&self) -> bool {
         match self.usage {
-            Usage::Any | Usage::OptionsOnly => true,
+            Usage::Any | Usage::OptionsOnly | Usage::Closed(_) => true,
             Usage::Subcommands(_) => false,
         }
+    }
+
+    /// Whether what comes behind it works somewhere else.
+    pub(super) fn moves(&self) -> bool {
+        self.program == "cd"
+    }
+
+    /// Whether its own form leaves nothing to be careful with.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.usage, Usage::Closed(_))
     }
 
     pub(super) fn covers(&self, words: &Words) -> bool {
@@ -177,6 +240,7 @@ impl ReadOnly {
         }
         match &self.usage {
             Usage::Any => true,
+            Usage::Closed(form) => words.globs.is_empty() && (form.is_met)(&words.args),
             Usage::OptionsOnly => words
                 .args
                 .iter()
@@ -201,6 +265,7 @@ impl ReadOnly {
         let mut text = self.program.to_owned();
         match &self.usage {
             Usage::Any => {}
+            Usage::Closed(form) => return format!("{text} {}", form.written),
             Usage::OptionsOnly => text.push_str(" with options only"),
             Usage::Subcommands(known) => {
                 let names: Vec<&str> = known.iter().map(|subcommand| subcommand.name).collect();
@@ -217,4 +282,30 @@ impl ReadOnly {
         }
         text
     }
+}
+
+/// Whether a command of `sed` only prints the lines that are numbered or marked by a plain text: `5p`, `1,20p`, `/fn/,/^}/p`.
+fn prints_lines(command: &str) -> bool {
+    let Some(addresses) = command.strip_suffix('p') else {
+        return false;
+    };
+    let from = address_end(addresses);
+    let to = match from.and_then(|end| addresses[end..].strip_prefix(',')) {
+        Some(second) => address_end(second).is_some_and(|end| end == second.len()),
+        None => from == Some(addresses.len()),
+    };
+    addresses.is_empty() || to
+}
+
+/// Where the address ends that a text begins with. A backslash could hide the end of one.
+fn address_end(text: &str) -> Option<usize> {
+    if let Some(marked) = text.strip_prefix('/') {
+        let end = marked.find(['/', '\\', '\n'])?;
+        return marked[end..].starts_with('/').then_some(end + 2);
+    }
+    if text.starts_with('$') {
+        return Some(1);
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then_some(digits)
 }

@@ -217,7 +217,7 @@ fn base_name(program: &str) -> &str {
 
 /// Whether a script of `sed` is one command that certainly only prints: lines by their number, or what a plain `s` makes
 /// of them. Others may write files (`w`) or run programs (`e`), in places that only `sed` knows to find.
-fn only_prints(script: &str) -> bool {
+pub(super) fn only_prints(script: &str) -> bool {
     let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ',' | '$'));
     let Some(substitution) = command.strip_prefix('s') else {
         return matches!(command, "p" | "d" | "q" | "=");

@@ -355,10 +355,64 @@ fn the_built_in_list_only_reads() {
         "git show '--pretty=format:%-G?'",
         "git log '--format=% GK'",
         "git config -l",
-        "cd x",
         "time ls",
         "git ls-files --exec x",
         "ls; id x; rm y",
+    ] {
+        assert!(!covered(&rules, line), "{line:?}");
+    }
+}
+
+#[test]
+fn a_built_in_rule_with_a_closed_form_covers_nothing_else() {
+    let rules = builtin_rules();
+    for line in [
+        "cd src && git status",
+        "cd /srv/app && ls -la | head",
+        "cd .. ; pwd",
+        "[ -f Makefile ] && cat Makefile",
+        "sed -n 5p x",
+        "sed -n '1,20p' a b",
+        "sed -n '10,$p;3p' x",
+        "sed -n '/^fn/,/^}/p' x",
+        "sed 's/a/b/g' x",
+        "cat x | sed -n p",
+        "python3 --version",
+        "node --version && gcc --version",
+    ] {
+        assert!(covered(&rules, line), "{line:?}");
+    }
+    for line in [
+        "cd",
+        "cd -",
+        "cd -P x",
+        "cd a b",
+        "cd s*",
+        "cd src && make",
+        "[ -f x ] && rm x",
+        "sed",
+        "sed -n",
+        "sed -i 5p x",
+        "sed -n -i 5p x",
+        "sed -n 5p -i",
+        "sed -n 5p --in-place x",
+        "sed -ni 5p x",
+        "sed -n '5w y' x",
+        "sed -n '1,5p;w y' x",
+        "sed -n '/a/w y' x",
+        "sed -n '/a/ep' x",
+        r"sed -n '/a\/p;w y;\/p' x",
+        "sed -n '1~2p' x",
+        "sed -n '5p\nw y' x",
+        "sed -n 's/a/b/w y' x",
+        "sed -n 's/a/id/e' x",
+        "sed -e 5p x",
+        "sed -n 5p x*",
+        "python3 --version x",
+        "python3 -V -c 1",
+        "node --version -e 1",
+        "./node --version",
+        "make",
     ] {
         assert!(!covered(&rules, line), "{line:?}");
     }
