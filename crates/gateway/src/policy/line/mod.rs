@@ -169,16 +169,12 @@ impl Arg {
         c.is_alphanumeric() || "/._".contains(c)
     }
 
-    /// Whether it becomes exactly one word: text that is known, or one pair of double quotes around everything and
-    /// nothing inside that becomes many words. Looking at both ends is not enough: `"."$x""` and `"./$@"`.
+    /// Whether it becomes exactly one word.
     pub(super) fn is_one_word(&self) -> bool {
         match self {
             Self::Static(_) | Self::Path { .. } => true,
             Self::Pattern { .. } | Self::Number { .. } => false,
-            Self::Computed { written, .. } => written
-                .strip_prefix('"')
-                .and_then(|inner| inner.strip_suffix('"'))
-                .is_some_and(|inner| !inner.contains(['"', '@'])),
+            Self::Computed { written, .. } => word::is_one_in_quotes(written),
         }
     }
 }

@@ -101,6 +101,23 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
     reader.out
 }
 
+/// Whether a word is one pair of double quotes around everything, with nothing inside that becomes many words. Looking at both
+/// ends is not enough: `"."$x""` and `"./$@"`. What a substitution runs has quotes and parameters of its own, and
+/// whatever it prints stays in the word.
+pub(super) fn is_one_in_quotes(word: &str) -> bool {
+    let programs = parse(word, Context::Word).programs;
+    let run: Option<Vec<_>> = programs
+        .iter()
+        .map(|program| program.index.map(|start| start..start + program.text.chars().count()))
+        .collect();
+    let Some(run) = run else { return false };
+    let is_its_own = |(index, _): &(usize, char)| !run.iter().any(|program| program.contains(index));
+    let own: String = word.chars().enumerate().filter(is_its_own).map(|(_, c)| c).collect();
+    own.strip_prefix('"')
+        .and_then(|inner| inner.strip_suffix('"'))
+        .is_some_and(|inner| !inner.contains(['"', '@']))
+}
+
 const OPERATORS: &str = ";&|()<> \t\n";
 
 const PROCESS: &str = "a process substitution inside a word";

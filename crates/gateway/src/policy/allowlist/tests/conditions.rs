@@ -1,4 +1,4 @@
-//! `[[ … ]]` over several lines.
+//! Tests: `[[ … ]]` over several lines, and the words of `[ … ]`.
 
 use super::*;
 
@@ -22,5 +22,31 @@ fn a_test_over_several_lines_is_read_where_bash_reads_it() {
         "ls; [[ -n $(ls\nls) ]] &&\nls",
     ] {
         accepted("ls", line);
+    }
+}
+
+#[test]
+fn what_a_substitution_prints_in_quotes_is_one_word_whatever_it_runs() {
+    for line in [
+        r#"[ "$(cat "f")" = x ]"#,
+        r#"[ "$(cat "$f")" = "$(cat "g" "h")" ]"#,
+        r#"[ -n "a $(cat "$@") b" ]"#,
+        r#"test "$(cat "$(cat "f")")" = x"#,
+        r#"[ "${x:-$(cat f)}" = x ]"#,
+    ] {
+        accepted("cat", line);
+    }
+    let unclear = "quote what is computed, and compare one thing at a time";
+    for line in [
+        r#"[ "$(cat "f")""$x" = x ]"#,
+        r#"[ "$(cat "f")"$x"" = x ]"#,
+        r#"[ "$(cat "f")$@" = x ]"#,
+        r#"[ "$@$(cat "f")" = x ]"#,
+        r#"[ "$(cat f) ${a[@]}" = x ]"#,
+        r#"[ $(cat "f") = x ]"#,
+        r#"[ "a"$(cat "f")"b" = x ]"#,
+        r#"[ "$(cat "f")" "$o" x ]"#,
+    ] {
+        refused("cat", line, unclear);
     }
 }
