@@ -28,6 +28,7 @@ mod jobs;
 mod kin;
 mod policy;
 mod private;
+mod real;
 mod signals;
 mod telemetry;
 mod terminal;

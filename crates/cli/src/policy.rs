@@ -14,7 +14,8 @@ use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistError, W
 
 use serde_json::Value;
 
-use crate::config::{Settings, WhitelistEntry};
+use crate::config::{PlaceSettings, Settings, WhitelistEntry};
+use crate::real::RealNames;
 
 /// Gives checked settings their types. What fails here is something only the policy itself can
 /// judge, such as a whitelist rule that does not meet its own examples.
@@ -55,7 +56,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             workspace_root: settings.places.workspace_root.clone(),
             cwd_roots: settings.places.cwd_roots.clone(),
             start: settings.places.start.clone(),
-            hidden: both_names(&settings.places.hidden).into(),
+            hidden: both_names(&settings.places).into(),
         },
         tools: ToolPolicies::with_declared(layers(settings)?, settings.tool_files.tools.clone()),
         sources: settings.sources.clone(),
@@ -90,33 +91,42 @@ fn layers(settings: &Settings) -> anyhow::Result<Layers> {
     })
 }
 
-/// Paths as the kernel names them; what does not exist yet will be where its directory is.
 fn canonical(paths: &[PathBuf]) -> Vec<PathBuf> {
-    paths.iter().map(|path| real(path)).collect()
-}
-
-fn real(path: &Path) -> PathBuf {
-    let above = path
-        .ancestors()
-        .find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
-    match above {
-        Some((above, real)) => match path.strip_prefix(above) {
-            Ok(below) if !below.as_os_str().is_empty() => real.join(below),
-            Ok(_) | Err(_) => real,
-        },
-        None => path.to_owned(),
-    }
+    let mut names = RealNames::default();
+    paths.iter().map(|path| names.of(path)).collect()
 }
 
 /// A secret place that is reached through a link is hidden under both names, once and for all here,
-/// so that no call has to resolve links again.
-fn both_names(paths: &[PathBuf]) -> Vec<PathBuf> {
-    let mut names: Vec<PathBuf> = canonical(paths);
-    names.extend(paths.iter().cloned());
+/// so that no call has to resolve links again. Who may write a home can make such a link too: it hides nothing that every
+/// command needs, nor where they work.
+fn both_names(places: &PlaceSettings) -> Vec<PathBuf> {
+    let worked_in: Vec<PathBuf> = places.workspace_root.iter().chain([&places.start]).cloned().collect();
+    let worked_in = canonical(&worked_in);
+    let is_needed = |given: &Path, real: &Path| {
+        let needed = NEEDED_BY_ALL.iter().map(Path::new);
+        let needed = needed.chain(worked_in.iter().map(PathBuf::as_path)).chain([given]);
+        PROGRAMS_AND_LIBRARIES
+            .iter()
+            .any(|directory| real.starts_with(directory))
+            || needed.into_iter().any(|needed| needed.starts_with(real))
+    };
+    let real = canonical(&places.hidden);
+    let led = places.hidden.iter().zip(&real);
+    let led = led.filter(|(given, real)| given == real || !is_needed(given, real));
+    let mut names: Vec<PathBuf> = led.map(|(_, real)| real.clone()).collect();
+    names.extend(places.hidden.iter().cloned());
     names.sort();
     names.dedup();
     names
 }
+
+/// What no command could do without.
+const NEEDED_BY_ALL: [&str; 8] = ["/usr", "/etc", "/opt", "/tmp", "/dev", "/proc", "/sys", "/home"];
+/// The same with all that lies in it.
+#[rustfmt::skip]
+const PROGRAMS_AND_LIBRARIES: [&str; 9] = [
+    "/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/local/lib",
+];
 
 fn set_by(settings: &Settings, key: &str) -> String {
     settings
@@ -162,4 +172,46 @@ fn whitelist_rule(entry: &WhitelistEntry) -> Result<WhitelistRule, WhitelistErro
 
 fn word<T>(parse: impl Fn(&str) -> Option<T>, text: &str) -> anyhow::Result<T> {
     parse(text).with_context(|| format!("`{text}` is not a word of the policy"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_a_home_hides_what_it_leads_to_but_nothing_that_commands_need() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for made in ["home", "work/inner", "secrets"] {
+            std::fs::create_dir_all(base.join(made)).unwrap();
+        }
+        let link = base.join("home/.azure");
+        let places = PlaceSettings {
+            workspace_root: Some(base.join("work/inner")),
+            cwd_roots: None,
+            start: base.join("work"),
+            hidden: vec![link.clone()],
+        };
+        let secrets = base.join("secrets");
+        for (target, hides) in [
+            (secrets.clone(), true),
+            (base.join("work/other"), true),
+            (base.join("work"), false),
+            (base.join("work/inner"), false),
+            (base.join("home"), false),
+            ("/usr".into(), false),
+            ("/usr/bin".into(), false),
+            ("/etc".into(), false),
+            ("/".into(), false),
+        ] {
+            std::fs::create_dir_all(base.join("work/other")).unwrap();
+            symlink(&target, &link).unwrap();
+            let names = both_names(&places);
+            assert!(names.contains(&link));
+            assert_eq!(names.len() == 2, hides, "{}: {names:?}", target.display());
+            std::fs::remove_file(&link).unwrap();
+        }
+    }
 }

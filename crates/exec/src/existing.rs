@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use countersign_sandbox::directory;
+
 /// How old a look may be. What it is for is what commands cannot read anyway.
 const LOOK_AGE_MAX: Duration = Duration::from_secs(1);
 
@@ -25,12 +27,12 @@ impl Existing {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = &*last
             && look.at.elapsed() < LOOK_AGE_MAX
-            && look.among == *places
+            && (Arc::ptr_eq(&look.among, places) || look.among == *places)
         {
             return look.found.clone();
         }
         // One that a link leads to has another name among them, and is covered by that.
-        let is_there = |place: &&PathBuf| place.exists() && place.canonicalize().is_ok_and(|real| real == **place);
+        let is_there = |place: &&PathBuf| directory::is_unlinked(place);
         let found: Arc<[PathBuf]> = places.iter().filter(is_there).cloned().collect();
         *last = Some(Look {
             at: Instant::now(),

@@ -21,7 +21,8 @@ mod runner;
 mod machine;
 
 /// The parts of the sandbox that the binary handles itself: the processes to fork first, what this machine
-/// offers, what a start leaves in memory, and what happens at the limit to the size of files.
+/// offers, what a start leaves in memory, what a path leads to, and what happens at the limit to the size of files.
+pub use countersign_sandbox::directory::real_name;
 pub use countersign_sandbox::{Zygote, ZygoteError, first, fsize, memory, probe};
 pub use executor::SandboxExecutor;
 pub use homes::forget_homes;

@@ -128,15 +128,23 @@ fn masked(plan: &Plan, read_paths: &[PathBuf], unseen: &Unseen) -> Vec<PathBuf> 
         SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => &*unseen.private,
         SandboxMode::DangerFullAccess => &[],
     };
-    let is_confined = plan.sandbox != SandboxMode::DangerFullAccess;
+    let readable = unseen
+        .hidden
+        .iter()
+        .filter(|path| plan.reads(path) && may_be_there(path, is_in_root(path)));
+    // Nothing but a cover keeps the owner of a file from changing who may read it. Where one place has several names, covers
+    // would come to lie over each other.
     let has_one_name = unseen.hidden.len() == unseen.places.len();
-    let hidden = unseen.hidden.iter().filter(|path| match plan.reads(path) {
-        true => may_be_there(path, is_in_root(path)),
-        // Nothing else keeps the owner of a file from changing who may read it. Where one place has several names, covers
-        // would come to lie over each other.
-        false => is_confined && has_one_name && unseen.existing.contains(path),
-    });
-    hidden.chain(private.iter().filter(is_opened)).cloned().collect()
+    let unreadable = match plan.sandbox {
+        SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite if has_one_name => &*unseen.existing,
+        SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => &[],
+    };
+    let unreadable = unreadable.iter().filter(|path| !plan.reads(path));
+    readable
+        .chain(unreadable)
+        .chain(private.iter().filter(is_opened))
+        .cloned()
+        .collect()
 }
 
 /// A layer that policy requires, in the sandbox's words. One that it did not know would be required of nobody.
@@ -238,6 +246,30 @@ pub(crate) fn refuse_steering(root: &Path, sandbox: SandboxMode) -> Option<Refus
 pub(crate) fn refuse_unseen(plan: &Plan, unseen: &Unseen) -> Result<(), Refusal> {
     places::check_outside(&plan.place, &unseen.hidden)?;
     Ok(places::check_outside(&plan.place, &unseen.private)?)
+}
+
+/// A hidden place to which a link inside the root leads cannot be hidden there: commands would take the link away, or make it lead
+/// elsewhere, and the next server would hide that instead.
+pub(crate) fn refuse_turnable(plan: &Plan, unseen: &Unseen) -> Result<(), Refusal> {
+    let root = match (plan.sandbox, plan.place.opened_root(plan.sandbox)) {
+        (SandboxMode::WorkspaceWrite, Some(root)) => root,
+        (SandboxMode::ReadOnly | SandboxMode::DangerFullAccess, _) | (SandboxMode::WorkspaceWrite, None) => {
+            return Ok(());
+        }
+    };
+    let mut inside = unseen.places.iter().filter(|place| places::is_within(place, root));
+    match inside.find(|place| directory::is_linked(place)) {
+        None => Ok(()),
+        Some(place) => {
+            let message = format!(
+                "`{}` contains `{}`, which commands must not see, and a link leads there that they could change; use a directory \
+                 that does not contain it, or `sandbox` `read-only`",
+                root.display(),
+                place.display()
+            );
+            Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
+        }
+    }
 }
 
 /// A root in which something secret could not be hidden is not used.

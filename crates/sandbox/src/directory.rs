@@ -55,6 +55,38 @@ pub fn open_unlinked(path: &Path) -> io::Result<OwnedFd> {
     sys::open_how(&sys::c_path(path)?, libc::O_PATH | libc::O_DIRECTORY, sys::NO_LINKS)
 }
 
+/// Whether something is at a path that no link leads to, not even further up.
+pub fn is_unlinked(path: &Path) -> bool {
+    sys::c_path(path).is_ok_and(|path| sys::open_how(&path, libc::O_PATH, sys::NO_LINKS).is_ok())
+}
+
+/// Whether a link is on the way to a path, or at its end, whatever it leads to.
+pub fn is_linked(path: &Path) -> bool {
+    let opened = sys::c_path(path).and_then(|path| sys::open_how(&path, libc::O_PATH, sys::NO_LINKS));
+    opened.is_err_and(|error| error.raw_os_error() == Some(libc::ELOOP))
+}
+
+/// The canonical name of what a path leads to. The kernel goes the way once. The C library asks it for every part anew, by the
+/// whole path, and takes seconds over links that a command has laid out for that.
+pub fn real_name(path: &Path) -> io::Result<PathBuf> {
+    open_named(path).map(|(_, name)| name)
+}
+
+/// Opens what a path leads to, so that its name can be asked, and asks.
+pub(crate) fn open_named(path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(path)?;
+    let opened = OwnedFd::from(opened);
+    let name = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
+    // What was removed meanwhile has no name any more, only this mark.
+    if name.to_string_lossy().ends_with(" (deleted)") && !name.exists() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok((opened, name))
+}
+
 /// Whether a directory that was opened for reading has no entries.
 pub fn is_empty(opened: BorrowedFd<'_>) -> io::Result<bool> {
     sys::is_empty_directory(opened)

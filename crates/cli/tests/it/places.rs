@@ -537,6 +537,37 @@ fn a_root_that_commands_turned_elsewhere_is_no_root() {
 }
 
 #[test]
+fn a_home_in_which_a_link_leads_to_credentials_is_not_written_to() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "ls,mv,ln,cat");
+        let home = bench.path("home");
+        let kept = home.join("dotfiles/azure");
+        fs::create_dir_all(&kept).unwrap();
+        fs::write(kept.join("token"), "the secret").unwrap();
+        std::os::unix::fs::symlink(&kept, home.join(".azure")).unwrap();
+        bench.give_all(&home);
+        let mut server = Server::start(&bench);
+        let mut in_home = |line: &str, sandbox: &str| {
+            let arguments = json!({"command": line, "cwd": home, "sandbox": sandbox});
+            server.call("execute_command", arguments)
+        };
+        let outcome = in_home("mv .azure elsewhere", "workspace-write");
+        outcome.refused("CWD_NOT_ALLOWED");
+        assert!(outcome.message().contains("a link leads there"), "{}", outcome.text);
+        let outcome = in_home("cat dotfiles/azure/token", "read-only");
+        assert!(!outcome.text.contains("the secret"), "{}", outcome.text);
+        // Where there is no link one may work, if what must not be seen can be covered.
+        fs::remove_file(home.join(".azure")).unwrap();
+        let outcome = in_home("ls dotfiles", "workspace-write");
+        assert!(
+            outcome.status() == "ok" || outcome.code() == "CWD_NOT_ALLOWED",
+            "{}",
+            outcome.text
+        );
+    });
+}
+
+#[test]
 fn a_directory_deeper_than_any_is_refused_before_everything_above_it_is_looked_at() {
     let bench = Bench::allowing("ls");
     let deep: PathBuf = std::iter::repeat_n("d", 300).collect();
