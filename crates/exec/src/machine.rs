@@ -21,7 +21,7 @@ use crate::steering;
 /// Programs and directories of this machine.
 pub struct Machine {
     search_path: Vec<PathBuf>,
-    /// The search path with links resolved, to tell a link into it from a copy elsewhere.
+    /// The search path with links resolved: the same directories by their other names.
     trusted: Vec<PathBuf>,
     opened: Mutex<HashMap<PathBuf, (Arc<Program>, FoundProgram)>>,
     mounted: Mounted,
@@ -62,8 +62,9 @@ impl Machine {
             .into_iter()
             .filter(|path| *path != program.path)
             .collect();
-        let parent = requested.parent().and_then(|parent| fs::canonicalize(parent).ok());
-        let on_trusted_path = parent.is_some_and(|parent| self.trusted.contains(&parent));
+        // By its text: what a link leads to now may be elsewhere when a shell goes the same way.
+        let mut trusted = self.search_path.iter().chain(&self.trusted);
+        let on_trusted_path = trusted.any(|directory| requested.parent() == Some(directory));
         let found = FoundProgram {
             path: program.path.clone(),
             requested: requested.to_owned(),
@@ -148,13 +149,21 @@ fn is_current(program: &Program, metadata: &fs::Metadata) -> bool {
 
 /// As many as the kernel follows.
 const LINKS_MAX: usize = 40;
+/// More parts than a way has that nobody laid out to be long: each is looked at by its whole path.
+const PARTS_MAX: usize = 512;
 
-/// The links on the way to where an absolute path leads, each by its canonical place, and where it leads.
+/// The links on the way to where an absolute path leads, each by its canonical place, and where it leads; nowhere where the way is
+/// too long.
 fn links(path: &Path) -> (Vec<PathBuf>, PathBuf) {
     let mut found = Vec::new();
     let mut here = PathBuf::from("/");
     let mut ahead: Vec<PathBuf> = parts(path);
+    let mut gone = 0;
     while let Some(part) = ahead.pop() {
+        gone += 1;
+        if gone > PARTS_MAX || ahead.len() > PARTS_MAX {
+            return (found, PathBuf::new());
+        }
         if part == Path::new("..") {
             here.pop();
             continue;
@@ -214,5 +223,32 @@ mod tests {
         assert!(machine.find("ls").expect("found").on_trusted_path);
         assert!(!machine.find(link.to_str().unwrap()).expect("found").on_trusted_path);
         assert!(machine.find("./ls").is_none());
+        // Whoever can change a link on the way chooses what it leads to when a shell goes it.
+        let bin = dir.path().join("bin");
+        std::os::unix::fs::symlink("/usr/bin", &bin).unwrap();
+        for elsewhere in [bin.join("ls").to_str().unwrap(), "/proc/self/root/usr/bin/ls"] {
+            assert!(!machine.find(elsewhere).expect("found").on_trusted_path, "{elsewhere}");
+        }
+        for same in ["/usr/bin/ls", "/bin/ls"] {
+            assert!(machine.find(same).expect("found").on_trusted_path, "{same}");
+        }
+    }
+
+    #[test]
+    fn a_way_that_is_laid_out_to_be_long_is_not_gone_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let (real, link) = (base.join("real"), base.join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        assert_eq!(links(&link), (vec![link.clone()], real));
+        let deep: PathBuf = std::iter::repeat_n("d", 300).collect();
+        fs::create_dir_all(base.join(&deep)).unwrap();
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(base.join(&deep).join("back"), &link).unwrap();
+        std::os::unix::fs::symlink(base.join(&deep), base.join(&deep).join("back")).unwrap();
+        let (_, end) = links(&link);
+        assert_eq!(end, PathBuf::new());
+        assert_eq!(directory::real_name(&link).unwrap(), base.join(&deep));
     }
 }

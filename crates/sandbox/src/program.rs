@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::directory;
 use crate::landlock::SYSTEM;
 use crate::launch::ScriptCheck;
 
@@ -110,8 +111,12 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
         path: path.to_owned(),
         source,
     };
-    let canonical = fs::canonicalize(path).map_err(fail)?;
-    let Some((mut file, metadata)) = open_executable(&canonical).map_err(fail)? else {
+    let Some(Executable {
+        mut file,
+        metadata,
+        path: canonical,
+    }) = open_executable(path).map_err(fail)?
+    else {
         return Err(ProgramError::NotExecutable { path: path.to_owned() });
     };
     let mut head = Vec::with_capacity(FIRST_LINE_BYTES);
@@ -144,11 +149,9 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
 /// Opens a file for reading that is one and may be executed; none for anything else. A pipe would keep us waiting for
 /// whoever writes to it, and some devices act on being opened, so it is looked at before it is opened for good. A script
 /// names its interpreter, so whoever writes scripts chooses what is tried here.
-fn open_executable(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
-    let found = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH)
-        .open(path)?;
+fn open_executable(path: &Path) -> io::Result<Option<Executable>> {
+    let (found, path) = directory::open_named(path)?;
+    let found = File::from(found);
     let metadata = found.metadata()?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Ok(None);
@@ -158,7 +161,15 @@ fn open_executable(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
-    Ok(Some((file, metadata)))
+    Ok(Some(Executable { file, metadata, path }))
+}
+
+/// A file that may be executed.
+struct Executable {
+    file: File,
+    metadata: fs::Metadata,
+    /// Canonical.
+    path: PathBuf,
 }
 
 /// The interpreter and its one argument, if these bytes begin a script.
@@ -191,6 +202,14 @@ impl Program {
         match &self.interpreter {
             None => self.file.as_fd(),
             Some(interpreter) => interpreter.program.executable(),
+        }
+    }
+
+    /// The canonical path of that file.
+    pub fn executable_path(&self) -> &Path {
+        match &self.interpreter {
+            None => &self.path,
+            Some(interpreter) => interpreter.program.executable_path(),
         }
     }
 
@@ -255,7 +274,7 @@ impl Program {
 /// A loader that lies among the machine's own files. Any other is a name that whoever wrote the program chose, of a file
 /// that commands would be given to read.
 fn loader_of_the_system(loader: &Path) -> Option<PathBuf> {
-    let real = fs::canonicalize(loader).ok()?;
+    let real = directory::real_name(loader).ok()?;
     SYSTEM.iter().any(|place| real.starts_with(place)).then_some(real)
 }
 

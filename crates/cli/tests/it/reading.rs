@@ -136,6 +136,32 @@ fn a_calls_own_variable_is_not_evaluated_by_its_line() {
 }
 
 #[test]
+fn a_path_over_a_link_is_not_the_listed_program_wherever_it_leads_now() {
+    let bench = Bench::allowing("ls,git,find");
+    // Where the server looks it is the listed program, and where bash will stand it is bash itself.
+    std::os::unix::fs::symlink("/usr/bin", bench.work().join("l")).unwrap();
+    bench.dir("sub/l");
+    std::os::unix::fs::symlink("/bin/bash", bench.work().join("sub/l/ls")).unwrap();
+    let mut server = Server::start(&bench);
+    let over = bench.work().join("l/ls");
+    for path in [
+        "/proc/self/cwd/l/ls",
+        "/proc/self/root/usr/bin/ls",
+        over.to_str().unwrap(),
+    ] {
+        for line in [
+            format!("cd sub; for i in 1; do {path} -c 'touch canary'; done"),
+            format!("find sub -maxdepth 0 -exec {path} {{}} \\;"),
+            path.to_owned(),
+        ] {
+            server.line(&line).refused("COMMAND_NOT_ALLOWED");
+        }
+        server.process(path, &[]).refused("COMMAND_NOT_ALLOWED");
+    }
+    server.line("for i in 1; do /usr/bin/ls; /bin/ls; done").ok();
+}
+
+#[test]
 fn a_program_elsewhere_is_not_the_listed_one() {
     let bench = Bench::allowing("ls");
     let copy = bench.program("ls", std::fs::read("/bin/ls").unwrap());

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use countersign_sandbox::is_absent;
+use countersign_sandbox::{directory, is_absent};
 
 use super::Unprotected;
 
@@ -68,7 +68,7 @@ fn step(root: &Path, next: PathBuf) -> Result<Option<PathBuf>, Step> {
     match next.symlink_metadata() {
         Ok(found) if !found.is_symlink() => Ok(Some(next)),
         Ok(_) if is_ours => Err(Step::Linked(next)),
-        Ok(_) => Ok(next.canonicalize().ok()),
+        Ok(_) => Ok(directory::real_name(&next).ok()),
         Err(_) if !is_ours => Ok(None),
         Err(error) if is_absent(&error) => Err(Step::Absent),
         Err(error) => Err(Step::Unreadable(next, error)),

@@ -46,8 +46,8 @@ pub struct FoundProgram {
     pub path: PathBuf,
     /// The path it was found under: its last part is the name it runs as.
     pub requested: PathBuf,
-    /// Whether `requested` lies in a directory of the trusted path (links of directories resolved).
-    /// A file of a listed name elsewhere, even a link to the right one, is another command.
+    /// Whether `requested` names a directory of the trusted path, as its text stands: a shell goes the same way once more, and
+    /// links on it may lead elsewhere by then. A file of a listed name elsewhere, even a link to the right one, is another command.
     pub on_trusted_path: bool,
     /// Whether it begins with `#!`, so that an interpreter runs.
     pub is_script: bool,

@@ -469,6 +469,9 @@ pub(super) struct Remembered<'a> {
     found: RefCell<HashMap<String, Option<FoundProgram>>>,
 }
 
+/// Paths that are looked up for one decision. A command can lay out links that take the kernel milliseconds to follow.
+const PATHS_SOUGHT_MAX: usize = 64;
+
 impl<'a> Remembered<'a> {
     pub(super) fn new(programs: &'a dyn Programs) -> Self {
         Self {
@@ -482,6 +485,10 @@ impl Programs for Remembered<'_> {
     fn find(&self, word: &str) -> Option<FoundProgram> {
         if let Some(found) = self.found.borrow().get(word) {
             return found.clone();
+        }
+        let is_path = |word: &&String| word.contains('/');
+        if word.contains('/') && self.found.borrow().keys().filter(is_path).count() >= PATHS_SOUGHT_MAX {
+            return None;
         }
         let found = self.programs.find(word);
         self.found.borrow_mut().insert(word.to_owned(), found.clone());
