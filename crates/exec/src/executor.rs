@@ -16,6 +16,7 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::execution::advice::Advice;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
+use countersign_gateway::limits;
 use countersign_gateway::policy::allowlist::FoundProgram;
 use countersign_gateway::policy::effective::SandboxMode;
 use countersign_gateway::policy::places;
@@ -112,6 +113,8 @@ const STALE_RETRIES: usize = 3;
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two looks whether there is room for the rest of a launch that is longer than the socket holds.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
+/// How much later than we should have a command is ended without us.
+const HELD_UP: Duration = Duration::from_secs(1);
 
 impl Inner {
     async fn run(&self, plan: Plan, gate: Gate, live: &Live) -> Ended {
@@ -148,6 +151,8 @@ impl Inner {
                 running::follow(&mut keeper.line, pipes, &self.spare, &plan, live).await;
             attempts += 1;
             match &reply {
+                // What it wrote into memory that files have, as on a tmpfs, would count against the next one too.
+                Some(Reply::Exited(ending)) if ending.hits.memory => Pool::discard(keeper),
                 Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => {
                     self.pool.give_back_soon(keeper, emptied);
                 }
@@ -236,6 +241,7 @@ impl Inner {
         let itself = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
         let identity = identity::settle(&plan.identity, &itself, self.server_uid)
             .map_err(|error| Refusal::new(ErrorCode::ConfigurationError, error.to_string()))?;
+        profile::refuse_turnable(plan, &unseen)?;
         let profile = profile::of(plan, root.as_fd(), &unseen, identity, self.server_uid)?;
         Ok((profile, unseen))
     }
@@ -294,6 +300,8 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
         cwd: c_string(plan.place.cwd.path.as_os_str().as_bytes()),
         exec: profile::exec_rights(plan),
         cpu_seconds: Some(cpu_seconds(plan)),
+        ends_after_ms: Some(ends_after_ms(plan)),
+        programs: Vec::new(),
         body: Body::Exec {
             unchanged: Unchanged::default(),
         },
@@ -336,6 +344,7 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
         }
     }
     fds.extend(opened.iter().map(|program| program.executable()));
+    launch.programs = opened.iter().map(|program| opened_again(program, plan)).collect();
     let mut outgoing = wire::Outgoing::new(&launch)?;
     let deadline = Instant::now() + TAKEN_WITHIN;
     while !outgoing.send(keeper.line.as_fd(), &fds)? {
@@ -376,6 +385,25 @@ fn unchanged(found: &FoundProgram, program: &Program) -> Unchanged {
         scripts: program.script_checks(),
         executable: (!found.on_trusted_path).then(|| program.executable_identity()),
     }
+}
+
+/// The path of a program, unless it is one of the machine's own.
+fn opened_again(program: &Program, plan: &Plan) -> CString {
+    let path = program.executable_path();
+    let is_in_root = path.starts_with(&plan.place.root);
+    match MACHINE.iter().any(|place| path.starts_with(place)) && !is_in_root {
+        true => CString::default(),
+        false => c_string(path.as_os_str().as_bytes()),
+    }
+}
+
+/// Where the machine's own programs lie.
+const MACHINE: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
+
+/// When the keeper ends what we should have ended long before.
+fn ends_after_ms(plan: &Plan) -> u64 {
+    let after = plan.timeout + 2 * limits::TERMINATE_GRACE + HELD_UP;
+    u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Arguments hold no NUL: they were checked when the call was read.

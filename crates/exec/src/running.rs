@@ -27,6 +27,8 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// A command that ends within this time is not followed: each thing it says would wake us for its own sake,
 /// and the pipes hold what it says until then. One that fills them waits no longer than this.
 const UNFOLLOWED: Duration = Duration::from_millis(2);
+/// Time between two looks at streams that cannot be watched.
+const UNWATCHED_LOOK: Duration = Duration::from_millis(5);
 const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 64 << 10;
 /// The kernel's number for a file that it does not know how to execute (`ENOEXEC`).
@@ -264,6 +266,9 @@ fn ended(ending: &Ending) -> How {
                        ended for that, with everything it started, and what it made there was removed";
         return How::Lost(Refusal::new(ErrorCode::CommandExecutionFailed, message));
     }
+    if ending.hits.time {
+        return How::TimedOut;
+    }
     if ending.hits.memory {
         return How::MemoryLimit(code);
     }
@@ -369,10 +374,26 @@ impl Output {
         false
     }
 
+    async fn look_every_now_and_then(mut self, live: &Live, followed: &AtomicBool) {
+        while !self.take_rest(live) {
+            room(live, followed).await;
+            tokio::time::sleep(UNWATCHED_LOOK).await;
+        }
+    }
+
     async fn pump(self, live: &Live, followed: &AtomicBool) {
-        let mut from = match pipe::Receiver::from_owned_fd_unchecked(self.from.into()) {
+        // A user has so many watches, which commands of the same user can use up; then it is looked every now and then.
+        let mut from = match self
+            .from
+            .try_clone()
+            .map(OwnedFd::from)
+            .and_then(pipe::Receiver::from_owned_fd_unchecked)
+        {
             Ok(from) => from,
-            Err(error) => return tracing::error!(%error, "what a command says cannot be followed"),
+            Err(error) => {
+                tracing::warn!(%error, "what a command says cannot be watched for, and is looked for instead");
+                return self.look_every_now_and_then(live, followed).await;
+            }
         };
         let mut buffer = Vec::with_capacity(FIRST_READ_BYTES);
         loop {

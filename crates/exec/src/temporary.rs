@@ -25,6 +25,8 @@ const PASSABLE: u32 = 0o711;
 const USUAL: &str = "/tmp";
 /// Names that are tried for the directory of a server. One may be left from another process of the same number.
 const TRIES_MAX: usize = 100;
+/// How long a directory may be, itself, for the next command to have it. A new one has four kilobytes as a rule.
+const LOOKED_THROUGH_BYTES_MAX: u64 = 256 << 10;
 
 /// Why a temporary directory cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +53,7 @@ pub struct Temporaries(Arc<Own>);
 struct Own {
     /// The directory for all servers of the user.
     shared: PathBuf,
+    shared_opened: OwnedFd,
     path: PathBuf,
     opened: OwnedFd,
     uid: u32,
@@ -76,6 +79,7 @@ impl Temporaries {
             set_rights(&opened, rights(uid)).map_err(|source| not_made(&path, source))?;
             return Ok(Self(Arc::new(Own {
                 shared,
+                shared_opened: around,
                 path,
                 opened,
                 uid,
@@ -99,6 +103,10 @@ impl Temporaries {
 
     /// Makes a directory and gives it to its user.
     pub(crate) fn add(&self, name: String, identity: Option<&Identity>) -> Result<Temporary, TemporaryError> {
+        // Commands of the same user may have taken our own rights away.
+        for opened in [&self.0.shared_opened, &self.0.opened] {
+            set_rights(opened, rights(self.0.uid)).map_err(|source| not_made(&self.0.path, source))?;
+        }
         let path = self.0.path.join(&name);
         match mkdirat(&self.0.opened, &name, Mode::from_raw_mode(PRIVATE)) {
             Ok(()) => {}
@@ -166,9 +174,14 @@ impl Temporary {
         emptying::empty(&self.within.within(&self.name))
     }
 
-    /// Its rights are those that it was made with, whatever a command made of them.
+    /// Its rights are those that it was made with, whatever a command made of them. One that held very many files stays long, and
+    /// whoever looks into it goes through all of it: it is not used again.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        if self.opened.metadata()?.permissions().mode() & 0o7777 == PRIVATE {
+        let found = self.opened.metadata()?;
+        if found.len() > LOOKED_THROUGH_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if found.permissions().mode() & 0o7777 == PRIVATE {
             return Ok(());
         }
         self.opened.set_permissions(fs::Permissions::from_mode(PRIVATE))
@@ -204,22 +217,24 @@ fn open_shared(base: &OwnedFd, path: &Path, uid: u32) -> Result<OwnedFd, Tempora
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(not_made(path, error.into())),
     }
-    let opened = openat(base, name, directory_flags(), Mode::empty()).map_err(|error| match error {
+    let failed = |error| match error {
         Errno::LOOP | Errno::NOTDIR => not_ours("is a link or a file"),
-        Errno::ACCESS => not_ours("belongs to another user"),
+        Errno::ACCESS => not_ours("cannot be opened"),
         error => not_made(path, error.into()),
-    })?;
-    let opened = File::from(opened);
-    let found = opened.metadata().map_err(|source| not_made(path, source))?;
+    };
+    let seen = openat(base, name, directory_flags() | OFlags::PATH, Mode::empty()).map_err(failed)?;
+    let seen = File::from(seen);
+    let found = seen.metadata().map_err(|source| not_made(path, source))?;
     if found.uid() != uid {
         return Err(not_ours("belongs to another user"));
     }
-    let opened = OwnedFd::from(opened);
-    set_rights(&opened, rights(uid)).map_err(|source| not_made(path, source))?;
-    Ok(opened)
+    // The umask may have taken away what another user needs, a command what we need, and somebody may have given others more.
+    let itself = format!("/proc/self/fd/{}", seen.as_raw_fd());
+    fs::set_permissions(&itself, fs::Permissions::from_mode(rights(uid))).map_err(|source| not_made(path, source))?;
+    openat(&seen, ".", directory_flags(), Mode::empty()).map_err(failed)
 }
 
-/// The umask may have taken away what another user needs, and somebody may have given others more.
+/// Opened by us, whatever its rights are by now.
 fn set_rights(opened: &OwnedFd, rights: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(opened, Mode::from_raw_mode(rights))?)
 }

@@ -164,6 +164,8 @@ fn launcher(zygote: &Zygote, profile: &Profile, kind: Kind) -> Box<dyn Fn() + Se
         cwd: CString::new(cwd.path.as_os_str().as_bytes()).unwrap(),
         exec: ExecRights::Only(ExecList::new(program.exec_paths(&directories))),
         cpu_seconds: Some(60),
+        ends_after_ms: None,
+        programs: Vec::new(),
         body: match kind {
             Kind::Exec | Kind::Abort => Body::Exec {
                 unchanged: Unchanged::default(),

@@ -79,6 +79,8 @@ pub(crate) struct Keeper {
     in_mount_namespace: bool,
     /// The command made something barred.
     made_barred: bool,
+    /// The command was ended because its time was over.
+    ran_on: bool,
     /// Tells when something barred may have come into being.
     watch: Option<Watch>,
     landlocked: bool,

@@ -21,6 +21,11 @@ pub struct Launch {
     pub cwd: CString,
     pub exec: ExecRights,
     pub cpu_seconds: Option<u64>,
+    /// When the keeper ends the tree by itself. The server says so before, unless it is held up.
+    pub ends_after_ms: Option<u64>,
+    /// Canonical paths of the programs' descriptors, which are opened again as `cwd` is; empty for those that lie where no command writes and
+    /// nothing is covered.
+    pub programs: Vec<CString>,
     pub body: Body,
 }
 
@@ -132,6 +137,8 @@ pub struct Hits {
     pub cpu: bool,
     /// It made what the profile bars, and was ended for it.
     pub barred: bool,
+    /// It went on beyond its time, and was ended for it.
+    pub time: bool,
 }
 
 /// The acts of a launch, in order; a failure names one.

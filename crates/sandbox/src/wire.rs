@@ -275,6 +275,8 @@ mod tests {
             cwd: c"/".to_owned(),
             exec: ExecRights::Any,
             cpu_seconds: None,
+            ends_after_ms: None,
+            programs: Vec::new(),
             body: Body::Exec {
                 unchanged: Unchanged::default(),
             },

@@ -186,6 +186,41 @@ fn hooks_and_configuration_of_a_repository_stay_as_they_are() {
 }
 
 #[test]
+fn a_hook_that_runs_is_not_written_through_its_process() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "*");
+        bench.repository();
+        let hook = bench.program(".git/hooks/pre-push", fs::read("/bin/cat").unwrap());
+        let grab = "import glob, os, time\n\
+                    def found():\n\
+                    \x20for exe in glob.glob('/proc/[0-9]*/exe'):\n\
+                    \x20 try:\n\
+                    \x20  if os.readlink(exe).endswith('pre-push'): return os.open(exe, os.O_RDONLY)\n\
+                    \x20 except OSError: pass\n\
+                    fd = None\n\
+                    for _ in range(500):\n\
+                    \x20fd = found()\n\
+                    \x20if fd is not None: break\n\
+                    \x20time.sleep(0.01)\n\
+                    os.close(1)\n\
+                    time.sleep(0.5)\n\
+                    print(fd is not None, file=open('grabbed', 'w'))\n\
+                    os.open('/proc/self/fd/%d' % fd, os.O_WRONLY | os.O_TRUNC)\n";
+        bench.file("grab.py", grab);
+        let before = fs::read(&hook).unwrap();
+        let mut server = Server::start(&bench);
+        let outcome = server.line("python3 grab.py | .git/hooks/pre-push");
+        if outcome.layers().contains(&"protected-paths") {
+            let grabbed = fs::read_to_string(bench.work().join("grabbed")).unwrap_or_default();
+            assert_eq!(grabbed, "True\n", "{}", outcome.text);
+            assert!(fs::read(&hook).unwrap() == before, "{}", outcome.text);
+        }
+        // Alone it runs as ever.
+        server.process(hook.to_str().unwrap(), &["tracked"]).ok();
+    });
+}
+
+#[test]
 fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "sh,mkdir,sleep,git");

@@ -19,6 +19,26 @@ fn directories(below: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+fn a_command_takes_no_rights_to_its_directories_from_the_server() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "*");
+        let other = bench.dir("other");
+        let mut server = Server::start(&bench);
+        server
+            .line("chmod 000 \"$(dirname \"$(dirname \"$TMPDIR\")\")\" \"$(dirname \"$TMPDIR\")\"; true")
+            .ok();
+        let there = |server: &mut Server| {
+            server.call(
+                "execute_command",
+                json!({"command": "touch \"$TMPDIR/x\"", "cwd": other}),
+            )
+        };
+        there(&mut server).ok();
+        there(&mut Server::start(&bench)).ok();
+    });
+}
+
+#[test]
 fn a_command_sees_nothing_of_what_other_servers_of_the_user_keep_for_theirs() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "ls,cat,mv");

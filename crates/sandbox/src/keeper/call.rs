@@ -27,6 +27,9 @@ const RULESETS_MAX: usize = 16;
 /// How long what a command left behind may go on when it ended by itself.
 const LINGERING_MAX: Duration = Duration::from_millis(500);
 
+/// The descriptors that come before those of programs.
+const STREAMS_AND_DIRECTORY: usize = 4;
+
 /// Where a started command stands.
 enum Started {
     Running { pid: i32 },
@@ -42,6 +45,7 @@ impl Keeper {
         // Whatever of that lies there is another call's, which is about to be ended.
         self.clear_barred();
         self.made_barred = false;
+        self.ran_on = false;
         let started = self
             .start(launch, fds)
             .unwrap_or_else(|(step, errno)| Started::Refused(Reply::LaunchFailed { step, errno }));
@@ -49,7 +53,7 @@ impl Keeper {
             Started::Refused(reply) => return Some(reply),
             Started::Running { pid } => pid,
         };
-        let main = self.attend(pid);
+        let main = self.attend(pid, launch.ends_after_ms.map(Duration::from_millis));
         self.made_barred |= self.clear_barred();
         let main = main?;
         Some(Reply::Exited(self.ending(launch, &main)))
@@ -114,7 +118,12 @@ impl Keeper {
 
     /// Starts the command. Our copies of its descriptors are closed when this returns, so that readers see
     /// the end of the command's output when the command ends.
-    fn start(&mut self, launch: &Launch, fds: Vec<OwnedFd>) -> Result<Started, (Step, i32)> {
+    fn start(&mut self, launch: &Launch, mut fds: Vec<OwnedFd>) -> Result<Started, (Step, i32)> {
+        let given = fds.iter_mut().skip(STREAMS_AND_DIRECTORY).zip(&launch.programs);
+        for (program, path) in given.filter(|(_, path)| self.in_mount_namespace && !path.is_empty()) {
+            // Through `/proc/PID/exe` it could be written where it is protected in here.
+            *program = seen_here(program, path, libc::O_PATH, Step::Unchanged)?;
+        }
         let [directory, stdin, stdout, stderr, programs @ ..] = fds.as_slice() else {
             return Err((Step::Receive, libc::EBADF));
         };
@@ -244,14 +253,7 @@ impl Keeper {
         if !self.in_mount_namespace {
             return Ok(None);
         }
-        let fail = |error: io::Error| (Step::Directory, errno_of(&error));
-        let found = sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, sys::NO_LINKS).map_err(fail)?;
-        if sys::identity(given.as_fd()).map_err(fail)? == sys::identity(found.as_fd()).map_err(fail)? {
-            Ok(Some(found))
-        } else {
-            // Moved or replaced since the server looked, or covered in here.
-            Err((Step::Directory, libc::ESTALE))
-        }
+        seen_here(given, path, libc::O_PATH | libc::O_DIRECTORY, Step::Directory).map(Some)
     }
 
     /// The ruleset for these programs, from the cache or newly made.
@@ -286,16 +288,21 @@ impl Keeper {
 
     /// Waits for the main process, passes on what the server says meanwhile, and clears away the rest. What it left behind
     /// has a moment to end by itself: a shell does not wait for who reads from it in `>(…)`.
-    fn attend(&mut self, main: i32) -> Option<Ended> {
+    fn attend(&mut self, main: i32, within: Option<Duration>) -> Option<Ended> {
         let mut ended: Option<(Ended, Instant)> = None;
+        let mut deadline = within.and_then(|within| Instant::now().checked_add(within));
         loop {
             let watch = self.watch.as_ref().map(AsFd::as_fd);
-            let left = ended
-                .as_ref()
-                .map(|(_, until)| until.saturating_duration_since(Instant::now()));
+            let until = ended.as_ref().map(|(_, until)| *until).or(deadline);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let [is_told, is_made] = wait_either(self.socket.as_fd(), watch, left).unwrap_or_default();
             if is_made {
                 self.look_for_barred();
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                deadline = None;
+                self.ran_on = true;
+                self.tree.signal(libc::SIGKILL);
             }
             if is_told {
                 let mut word = [0];
@@ -336,6 +343,7 @@ impl Keeper {
     fn ending(&mut self, launch: &Launch, main: &Ended) -> Ending {
         let mut hits = Hits {
             barred: self.made_barred,
+            time: self.ran_on,
             ..Hits::default()
         };
         if main.outcome != Outcome::Code(0) {
@@ -350,6 +358,15 @@ impl Keeper {
             hits,
         }
     }
+}
+
+/// What the server opened, as this mount namespace sees it under its path. Another file there was moved or replaced since the server
+/// looked, or lies under a cover.
+fn seen_here(given: &OwnedFd, path: &CStr, flags: i32, step: Step) -> Result<OwnedFd, (Step, i32)> {
+    let fail = |error: io::Error| (step, errno_of(&error));
+    let found = sys::open_how(path, flags, sys::NO_LINKS).map_err(fail)?;
+    let is_same = sys::identity(given.as_fd()).map_err(fail)? == sys::identity(found.as_fd()).map_err(fail)?;
+    is_same.then_some(found).ok_or((step, libc::ESTALE))
 }
 
 /// Whether the limit on CPU seconds ended this process or a child whose status it passed on.

@@ -124,6 +124,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         guards: covers.guards,
         in_mount_namespace: has_namespaces && profile.confines(),
         made_barred: false,
+        ran_on: false,
         watch,
         landlocked,
         drops_capabilities,

@@ -134,6 +134,37 @@ fn cpu_seconds_run_out_and_are_reported() {
 }
 
 #[test]
+fn a_command_that_nobody_ends_in_time_is_ended_all_the_same() {
+    in_settings(
+        "limits::a_command_that_nobody_ends_in_time_is_ended_all_the_same",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let keeper = server.keeper(&server.profile());
+            let program = find("sh");
+            let line = "trap '' TERM; (trap '' TERM; sleep 600) & sleep 600";
+            let order = Launch {
+                ends_after_ms: Some(200),
+                ..launch(&program, &server.workspace, &["sh", "-c", line])
+            };
+            let done = run(&keeper, &order, &[program.executable()]);
+            assert_eq!(done.ending().outcome, Outcome::Signal(libc::SIGKILL));
+            assert!(done.ending().hits.time);
+            // The next one has a time of its own.
+            let done = run(
+                &keeper,
+                &launch(&program, &server.workspace, &["sh", "-c", "sleep 0.3"]),
+                &[program.executable()],
+            );
+            assert_eq!(
+                (done.ending().outcome, done.ending().hits.time),
+                (Outcome::Code(0), false)
+            );
+        },
+    );
+}
+
+#[test]
 fn a_cpu_share_slows_and_does_not_kill() {
     in_settings("limits::a_cpu_share_slows_and_does_not_kill", ROOT, |setting| {
         let server = Server::start(setting);

@@ -192,6 +192,8 @@ pub(crate) fn launch(program: &Program, cwd: &Path, argv: &[&str]) -> Launch {
         cwd: c(cwd.as_os_str().as_bytes()),
         exec: ExecRights::Any,
         cpu_seconds: Some(60),
+        ends_after_ms: None,
+        programs: Vec::new(),
         body: Body::Exec {
             unchanged: Unchanged {
                 scripts: program.script_checks(),
