@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use countersign_exec::{Directories, Temporaries};
+use countersign_gateway::policy::places::READABLE_BY_ALL;
 
+use crate::config::all_homes;
+use crate::policy::PROGRAMS_AND_LIBRARIES;
 use crate::start::BadUsage;
 
 /// Commands of a root server run as another user, who must be able to pass through.
@@ -23,7 +26,11 @@ pub(crate) fn directories(is_root: bool) -> anyhow::Result<Directories> {
     let base = fs::canonicalize(std::env::temp_dir()).context("there is no directory for temporary files")?;
     let temporary = Temporaries::make(&base, crate::wiring::uid())?;
     let homes = homes(is_root, temporary.path(), mode)?;
-    Ok(Directories { homes, temporary })
+    Ok(Directories {
+        homes,
+        temporary,
+        closed: homes_of_the_system(all_homes()),
+    })
 }
 
 /// The same below one directory, which takes everything with it when it goes.
@@ -33,7 +40,29 @@ pub(crate) fn directories_within(base: &Path, is_root: bool) -> anyhow::Result<D
     let made = fs::DirBuilder::new().mode(mode).create(&homes);
     made.with_context(|| format!("cannot make `{}`", homes.display()))?;
     let temporary = Temporaries::make(base, crate::wiring::uid())?;
-    Ok(Directories { homes, temporary })
+    Ok(Directories {
+        homes,
+        temporary,
+        closed: homes_of_the_system(all_homes()),
+    })
+}
+
+/// Those that lie in a directory which every command may read. Some users have one for a home in which programs or libraries lie.
+fn homes_of_the_system(homes: Vec<PathBuf>) -> Vec<PathBuf> {
+    let is_readable = |home: &Path| {
+        READABLE_BY_ALL
+            .iter()
+            .any(|all| home.starts_with(all) && home != Path::new(all))
+    };
+    let is_needed = |home: &Path| {
+        let mut needed = PROGRAMS_AND_LIBRARIES.iter().map(Path::new);
+        needed.any(|needed| home.starts_with(needed) || needed.starts_with(home))
+    };
+    let homes = homes.into_iter().filter_map(|home| fs::canonicalize(home).ok());
+    let mut homes: Vec<PathBuf> = homes.filter(|home| is_readable(home) && !is_needed(home)).collect();
+    homes.sort();
+    homes.dedup();
+    homes
 }
 
 /// A directory of our own among the temporary ones; whoever asks for it removes it.
@@ -105,6 +134,16 @@ mod tests {
 
     fn mode_of(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_home_among_what_all_may_read_is_closed_unless_programs_lie_there() {
+        let dir = tempfile::tempdir_in("/opt").or_else(|_| tempfile::tempdir()).unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let others = ["/usr/bin", "/usr", "/opt", "/usr/lib", "/nonexistent"].map(PathBuf::from);
+        let closed = homes_of_the_system(others.into_iter().chain([home.clone(), home.clone()]).collect());
+        let expected: Vec<PathBuf> = Some(home).filter(|home| home.starts_with("/opt")).into_iter().collect();
+        assert_eq!(closed, expected);
     }
 
     #[test]

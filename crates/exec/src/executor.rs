@@ -243,7 +243,8 @@ impl Inner {
             .map_err(|error| Refusal::new(ErrorCode::ConfigurationError, error.to_string()))?;
         profile::refuse_turnable(plan, &unseen)?;
         let profile = profile::of(plan, root.as_fd(), &unseen, identity, self.server_uid)?;
-        Ok((profile, unseen))
+        let closed = self.pool.closed().to_vec();
+        Ok((Profile { closed, ..profile }, unseen))
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Directories {
     pub homes: PathBuf,
     /// One temporary directory per keeper, emptied after each call; gone with the server.
     pub temporary: Temporaries,
+    /// Homes that lie in a directory which every command may read, and are not read for that.
+    pub closed: Vec<PathBuf>,
 }
 
 /// Why the sandbox could not be had.
@@ -140,6 +142,10 @@ impl Pool {
             next: AtomicU64::new(0),
             idle: Mutex::default(),
         }
+    }
+
+    pub(crate) fn closed(&self) -> &[PathBuf] {
+        &self.directories.closed
     }
 
     /// A keeper for a profile: one that waits, or a new one.
@@ -415,6 +421,7 @@ mod tests {
             protected: vec![],
             barred: vec![],
             exec_list: false,
+            closed: Vec::new(),
             noexec: countersign_sandbox::NoExec::Nothing,
             home: None,
             tmp: None,
@@ -437,6 +444,7 @@ mod tests {
         let directories = Directories {
             homes: base.path().join("homes"),
             temporary: Temporaries::make(&base.path().canonicalize().unwrap(), uid).unwrap(),
+            closed: Vec::new(),
         };
         fs::create_dir(&directories.homes).unwrap();
         let zygote = Zygote::start(Options {

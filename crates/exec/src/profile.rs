@@ -96,6 +96,7 @@ pub(crate) fn of(
         protected,
         barred,
         masked: masked(plan, &read_paths, unseen),
+        closed: Vec::new(),
         roots: is_opened.then_some(root).into_iter().collect(),
         read_paths,
         exec_list,

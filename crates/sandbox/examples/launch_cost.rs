@@ -54,6 +54,7 @@ fn main() {
         protected: vec![],
         barred: vec![],
         exec_list: mode == Mode::WorkspaceWrite,
+        closed: Vec::new(),
         noexec: countersign_sandbox::NoExec::Nothing,
         home: None,
         tmp: None,

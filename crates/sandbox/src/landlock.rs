@@ -117,7 +117,8 @@ pub(crate) fn ruleset(
     masks: Masks,
 ) -> io::Result<OwnedFd> {
     let rules = Rules::create(profile.network, abi().min(ABI_KNOWN))?;
-    let left_out = masks.left_out(profile);
+    let left_out = [masks.left_out(profile), &profile.closed].concat();
+    let left_out = left_out.as_slice();
     let execute = match exec {
         ExecRights::Any => EXECUTE,
         ExecRights::Only(_) => 0,

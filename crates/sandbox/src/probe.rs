@@ -90,6 +90,7 @@ fn everything() -> Profile {
         protected: vec!["/nonexistent".into()],
         barred: vec![],
         exec_list: true,
+        closed: Vec::new(),
         noexec: NoExec::Everything,
         home: None,
         tmp: None,

@@ -89,6 +89,8 @@ pub struct Profile {
     pub read_paths: Vec<PathBuf>,
     /// Covered by an empty read-only directory or file, also inside roots.
     pub masked: Vec<PathBuf>,
+    /// Not read among the directories of the system, in which they lie: homes. What of them is opened by itself is.
+    pub closed: Vec<PathBuf>,
     /// Made read-only where they exist inside a root.
     pub protected: Vec<PathBuf>,
     /// Not there yet and to stay so: a command that makes one is ended, and what it made is removed. A mount cannot
@@ -172,6 +174,7 @@ impl Profile {
             &self.roots,
             &self.read_paths,
             &self.masked,
+            &self.closed,
             &self.protected,
             &self.barred,
         ];

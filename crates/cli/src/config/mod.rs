@@ -48,5 +48,5 @@ pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning, nearest};
 pub(crate) use settings::{APPROVERS, PlaceSettings, Settings, WhitelistEntry};
 pub(crate) use standing::{OperatorsFile, Parts as StandingParts};
-pub(crate) use surroundings::{Flags, Surroundings};
+pub(crate) use surroundings::{Flags, Surroundings, all_homes};
 pub(crate) use trust::{FILE_NAME as TRUSTED_FILE, trust};

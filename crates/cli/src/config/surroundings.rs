@@ -31,6 +31,22 @@ pub(crate) struct Flags {
     pub(crate) listen: Option<String>,
 }
 
+/// Our home, and those of whom commands may run as.
+pub(crate) fn all_homes() -> Vec<PathBuf> {
+    home().into_iter().chain(other_homes()).collect()
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| home.is_absolute())
+}
+
+fn other_homes() -> Vec<PathBuf> {
+    match crate::wiring::uid() {
+        0 => homes_of(&fs::read_to_string("/etc/passwd").unwrap_or_default(), owner),
+        _ => Vec::new(),
+    }
+}
+
 impl Surroundings {
     pub(crate) fn of_this_process() -> anyhow::Result<Self> {
         let text = |it: std::ffi::OsString| it.to_string_lossy().into_owned();
@@ -39,11 +55,8 @@ impl Surroundings {
                 .map(|(name, value)| (text(name), text(value)))
                 .collect(),
             current_dir: current_dir()?,
-            home: std::env::home_dir().filter(|home| home.is_absolute()),
-            other_homes: match crate::wiring::uid() {
-                0 => homes_of(&fs::read_to_string("/etc/passwd").unwrap_or_default(), owner),
-                _ => Vec::new(),
-            },
+            home: home(),
+            other_homes: other_homes(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use countersign_sandbox::directory::{self, Seen};
@@ -524,6 +525,33 @@ fn a_link_in_the_place_of_a_listed_program_opens_nothing() {
             let secret = server.outside.join("secret");
             let words = ["cat", secret.to_str().unwrap()];
             exec(&keeper, &server.workspace, &words, rights).refused("the secret");
+        },
+    );
+}
+
+#[test]
+fn a_home_among_directories_of_the_system_is_not_read() {
+    in_settings(
+        "files::a_home_among_directories_of_the_system_is_not_read",
+        ALL,
+        |setting| {
+            // Only root makes one there.
+            let Ok(home) = tempfile::tempdir_in("/opt") else { return };
+            let server = Server::start(setting);
+            let secret = home.path().join("notes");
+            fs::write(&secret, "the secret").unwrap();
+            for path in [home.path(), &secret] {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            let read = |closed: Vec<PathBuf>| {
+                let keeper = server.keeper(&Profile {
+                    closed,
+                    ..server.profile()
+                });
+                sh(&keeper, &server.workspace, &format!("cat {}", secret.display()))
+            };
+            assert_eq!(read(Vec::new()).succeeded(), "the secret");
+            read(vec![home.path().to_owned()]).refused("the secret");
         },
     );
 }

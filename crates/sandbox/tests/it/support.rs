@@ -74,6 +74,7 @@ impl Server {
             protected: Vec::new(),
             barred: Vec::new(),
             exec_list: false,
+            closed: Vec::new(),
             noexec: countersign_sandbox::NoExec::Nothing,
             home: None,
             tmp: Some(fs::canonicalize(self.base.path()).unwrap().join("tmp")),
