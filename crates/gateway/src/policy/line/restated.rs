@@ -15,6 +15,7 @@
 //!                                          git commit -m "$( __substitution_1 )"
 //! ```
 
+mod loops;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -33,6 +34,7 @@ use super::guard::{self, Limits};
 use super::position::{self, Position};
 use super::word::{Context, has_balanced_parentheses};
 use super::{Arg, CommandUse, Line, Unclear, read};
+use loops::Loops;
 
 /// A line as bash is given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,7 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
         limits,
         depth: 0,
         at: 0,
+        loops: Loops::Counted,
         functions: Vec::new(),
         out: String::with_capacity(text.len() + 32),
     };
@@ -182,6 +185,7 @@ struct Writer<'a> {
     depth: usize,
     /// Where the part begins that is being written.
     at: usize,
+    loops: Loops,
     /// The commands of substitutions, each as the definition of a function.
     functions: Vec<String>,
     out: String,
@@ -262,7 +266,10 @@ impl Writer<'_> {
                     return Err("the name of a function that is no plain word");
                 }
                 self.put(" () ");
+                let around = self.loops.of_function();
+                let around = std::mem::replace(&mut self.loops, around);
                 self.compound(&function.body.0)?;
+                self.loops = around;
                 self.redirections(function.body.1.as_ref())
             }
             Command::ExtendedTest(test, redirections) => {
@@ -291,7 +298,7 @@ impl Writer<'_> {
                     self.arithmetic(before, part.as_ref().map_or("", |part| &part.value), "")?;
                 }
                 self.put("))");
-                self.body("; do ", &clause.body.list, "done")
+                self.repeated("; do ", &clause.body.list, "done")
             }
             CompoundCommand::BraceGroup(group) => self.body("{ ", &group.list, "}"),
             CompoundCommand::Subshell(subshell) => self.subshell(subshell),
@@ -302,13 +309,13 @@ impl Writer<'_> {
                 self.put(" in");
                 let Some(values) = &clause.values else {
                     self.values_not_kept(clause)?;
-                    return self.body("; do ", &clause.body.list, "done");
+                    return self.repeated("; do ", &clause.body.list, "done");
                 };
                 for value in values {
                     self.put(' ');
                     self.word(value, Context::Word)?;
                 }
-                self.body("; do ", &clause.body.list, "done")
+                self.repeated("; do ", &clause.body.list, "done")
             }
             CompoundCommand::CaseClause(clause) => {
                 self.put("case ");
@@ -344,12 +351,12 @@ impl Writer<'_> {
                 Ok(())
             }
             CompoundCommand::WhileClause(clause) => {
-                self.body("while ", &clause.0, "do ")?;
-                self.body("", &clause.1.list, "done")
+                self.repeated("while ", &clause.0, "do ")?;
+                self.repeated("", &clause.1.list, "done")
             }
             CompoundCommand::UntilClause(clause) => {
-                self.body("until ", &clause.0, "do ")?;
-                self.body("", &clause.1.list, "done")
+                self.repeated("until ", &clause.0, "do ")?;
+                self.repeated("", &clause.1.list, "done")
             }
             CompoundCommand::Coprocess(_) => Err("`coproc`"),
         }
@@ -377,6 +384,15 @@ impl Writer<'_> {
         self.put(before);
         self.list(list)?;
         self.put(behind);
+        Ok(())
+    }
+
+    /// What a loop goes through again and again.
+    fn repeated(&mut self, before: &str, list: &CompoundList, behind: &str) -> Written {
+        let around = self.loops;
+        self.loops = around.entered();
+        self.body(before, list, behind)?;
+        self.loops = around;
         Ok(())
     }
 
@@ -470,7 +486,7 @@ impl Writer<'_> {
                 Item::ProcessSubstitution(kind, subshell) => self.process(kind, subshell)?,
             }
         }
-        Ok(())
+        self.loops.may_hold(simple)
     }
 
     fn assignment(&mut self, assignment: &Assignment, word: &Word) -> Written {
@@ -511,7 +527,9 @@ impl Writer<'_> {
             ProcessSubstitutionKind::Write => ">",
         });
         let around = std::mem::take(&mut self.out);
+        let loops = std::mem::replace(&mut self.loops, Loops::Own(0));
         self.list(&subshell.list)?;
+        self.loops = loops;
         let body = std::mem::replace(&mut self.out, around);
         self.call(&body);
         Ok(())

@@ -29,7 +29,7 @@ use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
 use lists::Lists;
 use numbers::{Certain, Numbers};
 
-pub(super) use arguments::{DECLARING, is_name};
+pub(super) use arguments::{DECLARING, is_name, known_text};
 pub(in crate::policy) use locale::{decides as decides_locale, is_harmless as is_harmless_locale};
 
 /// What was found.

@@ -242,3 +242,41 @@ fn what_was_not_read_is_not_there() {
         );
     }
 }
+
+/// Bash counts the loops around a substitution, and none around the function that holds its commands.
+#[test]
+fn a_substitution_leaves_only_loops_of_its_own() {
+    for (text, column) in [
+        ("for i in 1; do x=$(break; ls); ls \"$x\"; done", 16),
+        ("for i in 1; do ls <(continue; ls); done", 21),
+        ("for i in 1; do ls < <(break; ls); done", 23),
+        ("for i in 1; do ls \"$(\\break)\"; done", 19),
+        ("for i in 1; do ls `'continue'`; done", 19),
+        ("for i in 1; do ls $(command break); done", 19),
+        ("ls $(for j in 1 2; do break 2; ls; done; ls)", 4),
+        ("ls $(for j in 1 2; do break 0; done)", 4),
+        ("ls $(for j in 1 2; do break \"$n\"; done)", 4),
+        ("ls $(for j in 1 2; do break 1 2; done)", 4),
+        ("ls $(for j in 1 2; do ls $(continue); done)", 4),
+        ("ls $(for j in 1; do f() { break; }; f; done)", 4),
+        ("ls $(for j in 1; do :; done; break)", 4),
+        ("ls $(for j in $x; do :; done | break)", 4),
+    ] {
+        let what = "a `break` or `continue` in a substitution, and not in a loop of its own";
+        let position = Position { line: 1, column };
+        let refused = restate(text, Limits::STANDARD).expect_err(text);
+        assert_eq!(refused, Unclear { what, position }, "{text:?}");
+    }
+    for text in [
+        "ls $(for f in *; do [ -f \"$f\" ] || continue; ls \"$f\"; done)",
+        "ls $(for a in 1 2; do for b in 1 2; do break 2; done; done)",
+        "ls $(while break; do ls; done; until ls; do continue 1; done)",
+        "ls $(for ((i=0; i<2; i++)); do if ls; then break; fi; done)",
+        "ls <(for f in *; do (continue); done)",
+        "ls $(f() { for j in 1; do break; done; }; f)",
+        "for i in 1; do break; ls $(ls break); done; f() { continue; }; f",
+        "for i in 1; do ls $(command -v break); done",
+    ] {
+        assert!(restate(text, Limits::STANDARD).is_ok(), "{text:?}");
+    }
+}

@@ -5,6 +5,7 @@ use brush_parser::ast::{
     IoRedirect, Program, Word,
 };
 
+use super::loops::Loops;
 use super::{Writer, Written};
 use crate::policy::line::documents::enclosed_text;
 use crate::policy::line::guard;
@@ -161,6 +162,7 @@ impl Writer<'_> {
             limits: self.limits,
             depth: self.depth + 1,
             at: 0,
+            loops: Loops::Own(0),
             functions: std::mem::take(&mut self.functions),
             out: String::new(),
         };

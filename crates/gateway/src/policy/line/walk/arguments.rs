@@ -222,6 +222,12 @@ pub(in crate::policy::line) fn is_name(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// The text of a word that is known before it runs.
+pub(in crate::policy::line) fn known_text(word: &Word) -> Option<String> {
+    let parts = word::parse(&word.value, Context::Word).parts;
+    describe(&parts, &word.value).known().map(str::to_owned)
+}
+
 /// What is known of a word before it runs.
 fn describe(parts: &[Part], written: &str) -> Arg {
     let mut prefix = String::new();
