@@ -200,15 +200,21 @@ impl Redactor {
             named.extend(hidden.filter_map(|(word, secret)| Some(word.written(secret?))));
         }
         let hides = |span: &Range<usize>| {
-            let runs = script.runs_at(span.start) && !TOKENS.is_match(&text[span.clone()]);
-            !runs && !script.is_verb_at(span.start)
+            let value = &text[span.clone()];
+            let runs = script.runs_at(span.start) && !TOKENS.is_match(value);
+            // A token is no less one for standing where a program would. What an interpreter runs may be a file of that name.
+            let is_verb = script.is_verb_at(span.start) && !(script.is_program_at(span.start) && is_token(value));
+            !runs && !is_verb
         };
         let code = Code::new(text);
         let named = named.into_iter().filter(hides);
         let named = named.filter_map(|span| code.hidden(span, |at| script.code_at(at)));
         // What was called a secret elsewhere is acted upon here.
         let is_target = |at: usize| script.is_target_at(at) || script.code_at(at) == Some(Kind::Program);
-        let given = found.given.into_iter().filter(hides);
+        let given = found
+            .given
+            .into_iter()
+            .filter(|span| hides(span) || script.is_program_at(span.start) && names_no_program(&text[span.clone()]));
         let given = given.filter(|span| !is_target(span.start) || looks_made(&text[span.clone()]));
         let spans = found.held.into_iter().filter(hides).chain(named).chain(given);
         let kept = spans.flat_map(|span| match code.is_text_at(span.start, script.code_at(span.start)) {
@@ -252,6 +258,23 @@ impl Found {
 /// Whether a value is what programs make, or people think of, for secrets, and no file, branch or name that people have.
 fn looks_made(value: &str) -> bool {
     looks_chosen(value) && !value.contains(['-', ' ']) || TOKENS.is_match(value)
+}
+
+/// Whether a value is all of a token: what only holds one may be a program in a place of that name.
+fn is_token(value: &str) -> bool {
+    TOKENS
+        .find(value)
+        .is_some_and(|found| found.range() == (0..value.len()))
+}
+
+/// Whether a value that was given as a secret is surely not called so for hiding a program. Some have figures in their
+/// names, `sha256sum` and `resize2fs`, but not small and large letters as well, nor are they as long.
+fn names_no_program(value: &str) -> bool {
+    const CHARS_MIN: usize = 20;
+    let has = |test: fn(&u8) -> bool| value.bytes().any(|byte| test(&byte));
+    let is_mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
+    let is_chosen = looks_chosen(value) && !value.contains(['-', ' ']);
+    is_token(value) || is_chosen && (is_mixed || value.len() >= CHARS_MIN)
 }
 
 /// What is in one of these and in one of those; each are in order and apart.

@@ -41,6 +41,8 @@ pub(super) struct Script {
     shown: HashSet<u32>,
     /// Where words begin that say what is done: programs, and the files that interpreters run.
     verbs: HashSet<usize>,
+    /// Those of them that are programs, which are looked for by their names.
+    programs: HashSet<usize>,
     /// Words that are acted upon: what a command is given, and what it is to do.
     targets: HashSet<u32>,
     /// For each byte of which kind of code it is a part.
@@ -129,6 +131,7 @@ impl Script {
             unsure: reader.unsure,
             shown: reader.shown,
             verbs: reader.verbs,
+            programs: reader.programs,
             targets: reader.targets,
             code: reader.code,
             runs_texts: reader.runs_texts,
@@ -169,6 +172,11 @@ impl Script {
     /// Whether the word that begins here says what is done.
     pub(super) fn is_verb_at(&self, at: usize) -> bool {
         self.verbs.contains(&at)
+    }
+
+    /// Whether the word that begins here is a program, and no file that another one runs.
+    pub(super) fn is_program_at(&self, at: usize) -> bool {
+        self.programs.contains(&at)
     }
 
     /// Of which kind of code this is a part.

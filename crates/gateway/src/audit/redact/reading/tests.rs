@@ -213,3 +213,83 @@ fn input_that_a_program_takes_for_a_secret_is_withheld_whole() {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }
+
+/// Whoever pastes a token alone, or calls it by mistake, has not made a program of it.
+#[test]
+fn a_token_in_the_place_of_a_program_is_hidden() {
+    let tokens = [
+        "ghp_hunter2hunter2hunter2hunter2hunter2h",
+        "glpat-hunter2hunter2hunter2",
+        "sk-ant-api03-hunter2hunter2hunter2-hunter2",
+        "AKIAHUNTERHUNTERHUNT",
+        "eyJhunter2hunter2.eyJhunter2hunter2.hunter2-hunter2",
+    ];
+    for token in tokens {
+        for line in [
+            "@@",
+            "@@ a",
+            "ls && @@",
+            "ls; @@; ls",
+            "echo a | @@",
+            "export GITHUB_TOKEN=$(@@)",
+            "GITHUB_TOKEN= @@ ls",
+            "ls \"$(@@)\" `@@`",
+            "'@@' a",
+            "sudo @@",
+            "sh -c @@",
+            "if @@; then ls; fi",
+            "{ @@; }",
+            "@@/a",
+        ] {
+            let text = line.replace("@@", token);
+            for reading in [
+                Reading::Line,
+                Reading::Code,
+                Reading::Program,
+                Reading::Anything,
+                Reading::Data,
+            ] {
+                let shown = plain().redact_read(&text, reading);
+                let is_shown = shown.to_lowercase().contains("hunter");
+                assert!(!is_shown, "{reading:?} {text}: {shown}");
+                let others = ["ls", "export GITHUB_TOKEN=", "sudo", "sh -c"];
+                let is_lost = |other: &&str| line.contains(*other) && !shown.contains(*other);
+                assert!(!others.iter().any(is_lost), "{text}: {shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_secret_of_the_call_in_the_place_of_a_program_is_hidden_and_no_program_is() {
+    for secret in ["Zq001hunTer0", "hunter2hunter2hunter2"] {
+        let redactor = plain().hiding([secret]).unwrap();
+        for line in ["@@", "ls && @@", "echo a | @@ b", "x=$(@@)", "TOKEN= @@ ls"] {
+            let text = line.replace("@@", secret);
+            let shown = redactor.redact_line(&text);
+            assert!(
+                !shown.contains(secret) && shown.contains(REPLACEMENT),
+                "{text}: {shown}"
+            );
+        }
+    }
+    for program in [
+        "resize2fs",
+        "sha256sum",
+        "fusermount3",
+        "shutdown",
+        "./Zq001hunTer0",
+        "/tmp/ghp_hunter2hunter2hunter2hunter2/rm",
+        "update-alternatives",
+        "x86_64-linux-gnu-gcc-12",
+        "NetworkManager",
+    ] {
+        let redactor = plain().hiding([program]).unwrap();
+        let visible = program.rsplit('/').next().unwrap();
+        for line in ["@@ a", "ls && @@", "x=$(@@)", "TOKEN= @@ ls"] {
+            let text = line.replace("@@", program);
+            let shown = redactor.redact_line(&text);
+            assert!(shown.contains(visible), "{text}: {shown}");
+        }
+    }
+}

@@ -64,6 +64,7 @@ impl Reader {
             let verbs = [Some(program_at), running.file()].into_iter().flatten();
             let begin = |at: usize| Some(begun.words.get(at)?.letters.first()?.written.start);
             self.verbs.extend(verbs.filter_map(begin));
+            self.programs.extend(begin(program_at));
             if !running.takes_data() && !words::take_secrets(running.program(), &texts) {
                 self.targets.extend(targets(&begun.words, program_at));
             }

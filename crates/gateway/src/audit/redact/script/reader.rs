@@ -29,6 +29,7 @@ pub(super) struct Reader {
     pub(super) lists: Vec<(String, Range<usize>)>,
     pub(super) words: u32,
     pub(super) verbs: HashSet<usize>,
+    pub(super) programs: HashSet<usize>,
     pub(super) targets: HashSet<u32>,
     pub(super) code: Vec<Option<Kind>>,
     /// What is read is a value, or a list of them: no word of it is a program.
@@ -63,6 +64,7 @@ impl Reader {
             lists: Vec::new(),
             words: 0,
             verbs: HashSet::new(),
+            programs: HashSet::new(),
             targets: HashSet::new(),
             code: vec![None; bytes],
             is_value: false,
