@@ -61,8 +61,12 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     if !request.env.is_empty() {
         let variables = request.variables();
         let mut env = Map::new();
-        for (name, value) in &request.env {
-            let (what, shown) = (format!("`{name}`"), redactor.redact_variable(name, value, &variables));
+        let names = redactor.redact_names(request.env.keys().map(String::as_str));
+        for ((name, value), shown_name) in request.env.iter().zip(names) {
+            let (what, shown) = (
+                format!("`{shown_name}`"),
+                redactor.redact_variable(name, value, &variables),
+            );
             let (note, chars_max) = match variables.may_run(name, value) {
                 true => (
                     withheld::secret(&what, value, Reading::Anything, redactor),
@@ -72,7 +76,7 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
             };
             unseen.extend(note);
             unseen.extend(withheld::rest(&what, &shown, chars_max));
-            env.insert(name.clone(), json!(cut(&shown, chars_max)));
+            env.insert(shown_name, json!(cut(&shown, chars_max)));
         }
         put("env", Value::Object(env));
     }

@@ -10,6 +10,7 @@ use crate::approval::Cleared;
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::invocation::presentable_arguments;
 use crate::audit::payload::{Object, Payload};
+use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
 use crate::audit::{OpenCommand, RecordError, opened};
 use crate::error::{ErrorCode, Refusal, Status};
@@ -115,22 +116,7 @@ impl Gateway {
         if request.is_fed {
             object = object.flag("input_streamed", true);
         }
-        if !request.env.is_empty() {
-            object = object.texts("env_names", request.env.keys().map(String::as_str));
-            // What runs is no less a command for standing in a variable.
-            let variables = request.variables();
-            let run = request
-                .env
-                .iter()
-                .filter(|(name, value)| variables.may_run(name, value));
-            let run: Map<String, Value> = run
-                .map(|(name, value)| (name.clone(), redactor.redact_variable(name, value, &variables).into()))
-                .collect();
-            if !run.is_empty() {
-                object = object.part("env_run", &Payload::from(&Value::Object(run)));
-            }
-        }
-        object.finish()
+        with_env(object, request, redactor).finish()
     }
 
     pub(super) fn validated(
@@ -206,6 +192,26 @@ impl Gateway {
     }
 }
 
+/// The variables that a call brings along: their names, and of those that run what they hold.
+fn with_env(mut object: Object, request: &CommandRequest, redactor: &Redactor) -> Object {
+    if request.env.is_empty() {
+        return object;
+    }
+    let names = redactor.redact_names(request.env.keys().map(String::as_str));
+    object = object.texts("env_names", names.iter().map(String::as_str));
+    // What runs is no less a command for standing in a variable.
+    let variables = request.variables();
+    let all = request.env.iter().zip(names);
+    let run = all.filter(|((name, value), _)| variables.may_run(name, value));
+    let run: Map<String, Value> = run
+        .map(|((name, value), shown)| (shown, redactor.redact_variable(name, value, &variables).into()))
+        .collect();
+    match run.is_empty() {
+        true => object,
+        false => object.part("env_run", &Payload::from(&Value::Object(run))),
+    }
+}
+
 /// The refusal of a call whose record could not be written.
 pub(super) fn unrecorded(error: &RecordError) -> Refusal {
     match error {
@@ -236,5 +242,36 @@ fn how(plan: &Plan) -> &'static str {
         PlannedAct::Process { .. } => "process",
         PlannedAct::Tree { .. } => "line",
         PlannedAct::Shell { .. } => "shell",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::redact::Config;
+
+    /// Two of them are two variables in the record too.
+    #[test]
+    fn a_token_that_is_the_name_of_a_variable_is_not_recorded() {
+        let tokens = [
+            "ghp_hunter2hunter2hunter2hunter2hunter2h",
+            "ghp_hunter3hunter3hunter3hunter3hunter3h",
+        ];
+        let mut request = CommandRequest::of_program("bash");
+        let line = format!("eval \"${}\"; eval \"${}\"", tokens[0], tokens[1]);
+        request.act = Act::Line(line);
+        let scripts = ["rm -rf work", "reboot now"];
+        let tokens = tokens.into_iter().zip(scripts);
+        let all = tokens.chain([("PATH", "/bin")]);
+        request.env = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let payload = with_env(Object::new(), &request, &Redactor::new(Config::default())).finish();
+        let recorded: Value = serde_json::from_str(payload.as_str()).unwrap();
+        assert_eq!(
+            recorded,
+            serde_json::json!({
+                "env_names": ["PATH", "[redacted]", "[redacted] (2)"],
+                "env_run": {"[redacted]": "rm -rf work", "[redacted] (2)": "reboot now"},
+            })
+        );
     }
 }

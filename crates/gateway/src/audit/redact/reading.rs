@@ -256,7 +256,7 @@ impl Found {
 }
 
 /// Whether a value is what programs make, or people think of, for secrets, and no file, branch or name that people have.
-fn looks_made(value: &str) -> bool {
+pub(super) fn looks_made(value: &str) -> bool {
     looks_chosen(value) && !value.contains(['-', ' ']) || TOKENS.is_match(value)
 }
 

@@ -2,16 +2,16 @@
 //! "$SESSION_TOKEN"` runs whatever that is. What may run is read like a script, whatever it is called; elsewhere a
 //! secret's variable is hidden whole.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
 
 use super::name::runs_its_value;
-use super::reading::Reading;
+use super::reading::{Reading, looks_made};
 use super::script::Script;
-use super::{Redactor, compiled};
+use super::{Redactor, compiled, replace};
 use crate::limits;
 
 /// What a call makes of its variables.
@@ -61,6 +61,25 @@ impl Variables {
 }
 
 impl Redactor {
+    /// The names of variables as they may be shown, in their order and each another one. A name says what is set, whatever
+    /// the call calls a secret: of it only what is no name that people give is hidden.
+    pub fn redact_names<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let shown = names.into_iter().map(|name| {
+            let given = self.given_values.spans(name).into_iter();
+            let mut spans = self.held_spans(name);
+            spans.extend(given.filter(|span| looks_made(&name[span.clone()])));
+            let clean = replace(name, spans).into_owned();
+            let count = seen.entry(clean.clone()).or_default();
+            *count += 1;
+            match *count {
+                1 => clean,
+                number => format!("{clean} ({number})"),
+            }
+        });
+        shown.collect()
+    }
+
     /// A variable of a call as it may be shown: by its name, unless it may run.
     pub fn redact_variable(&self, name: &str, value: &str, variables: &Variables) -> String {
         if variables.may_run(name, value) {

@@ -188,3 +188,36 @@ fn a_command_planted_in_a_variable_is_always_seen() {
         );
     }
 }
+
+/// What is set is seen, whatever the call calls a secret.
+#[test]
+fn a_token_that_is_the_name_of_a_variable_is_hidden_and_no_other_name_is() {
+    let tokens = [
+        "ghp_hunter2hunter2hunter2hunter2hunter2h",
+        "ghp_hunter3hunter3hunter3hunter3hunter3h",
+        "AKIAHUNTERHUNTERHUNT",
+    ];
+    let names = [
+        tokens[0],
+        "LD_PRELOAD",
+        tokens[1],
+        "GITHUB_TOKEN",
+        tokens[2],
+        "Zq001hunTer0",
+        "PATH",
+    ];
+    let redactor = Redactor::new(Config::default())
+        .hiding(["LD_PRELOAD", "GITHUB_TOKEN", "Zq001hunTer0"])
+        .unwrap();
+    let shown = redactor.redact_names(names);
+    let expected = [
+        "[redacted]",
+        "LD_PRELOAD",
+        "[redacted] (2)",
+        "GITHUB_TOKEN",
+        "[redacted] (3)",
+        "[redacted] (4)",
+        "PATH",
+    ];
+    assert_eq!(shown, expected);
+}
