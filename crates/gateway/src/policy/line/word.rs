@@ -11,6 +11,8 @@ mod dollar;
 mod escapes;
 mod skip;
 
+use braces::Mark;
+
 pub(super) use braces::may_expand as may_expand_braces;
 pub(super) use dollar::{DIGITS_ONLY, has_balanced_parentheses};
 
@@ -82,12 +84,14 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
         chars: &chars,
         at: 0,
         context,
+        operands: 0,
+        marks: Vec::new(),
         out: Parts::default(),
     };
     match context {
         Context::Word => {
             reader.unquoted(Until::End, |c| OPERATORS.contains(c));
-            let made = braces::made(&reader.out.parts);
+            let made = braces::made(&reader.out.parts, &reader.marks);
             reader.out.odd.extend(made);
         }
         Context::Regex => {
@@ -186,6 +190,9 @@ struct Reader<'a> {
     chars: &'a [char],
     at: usize,
     context: Context,
+    /// In how many operands of expansions the reader is.
+    operands: usize,
+    marks: Vec<Mark>,
     out: Parts,
 }
 
@@ -355,6 +362,11 @@ impl Reader<'_> {
     }
 
     fn text(&mut self, c: char) {
+        self.marks.push(match (self.operands, c) {
+            (0, _) => Mark::Live(c),
+            (_, '{') => Mark::Hidden,
+            (_, _) => Mark::Other,
+        });
         match self.out.parts.last_mut() {
             Some(Part::Text(text)) => text.push(c),
             Some(Part::Quoted(_) | Part::Expansion(_)) | None => {
@@ -365,6 +377,7 @@ impl Reader<'_> {
     }
 
     fn quoted(&mut self, added: &str) {
+        self.marks.push(Mark::Other);
         match self.out.parts.last_mut() {
             Some(Part::Quoted(text)) => text.push_str(added),
             Some(Part::Text(_) | Part::Expansion(_)) | None => {
@@ -374,6 +387,7 @@ impl Reader<'_> {
     }
 
     fn expansion(&mut self, expansion: Expansion) {
+        self.marks.push(Mark::Other);
         self.out.parts.push(Part::Expansion(expansion));
     }
 

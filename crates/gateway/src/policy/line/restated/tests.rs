@@ -280,3 +280,54 @@ fn a_substitution_leaves_only_loops_of_its_own() {
         assert!(restate(text, Limits::STANDARD).is_ok(), "{text:?}");
     }
 }
+
+/// Bash expands braces before it looks for the ends of names.
+#[test]
+fn no_braces_add_to_the_name_of_a_variable() {
+    for text in [
+        "ls $x{1,2}",
+        "ls {a,$x}b",
+        "ls {$x,a}b",
+        "ls $x{,1}",
+        "ls $x{,.a}_b",
+        "ls $x{,.a}{b,c}",
+        "ls {{$x,a},b}c",
+        "ls {{$x,a}/,b}{$x,b}c",
+        "ls $x{1..3}",
+        "ls $x{-1..3}",
+        "ls $x{.,{/,_}}",
+        "ls $x{\\\n1,2}",
+        "ls $x\\\n{1,2}",
+        "ls {$x,${y:-{}}1}",
+        "ls {$x,{}}1",
+        "ls {a,b}}{$x,c",
+        "ls {$x,a}\"\"{b,$x}1",
+        "for i in 1 {a,$x}1; do ls; done",
+        "ls $(ls $x{1,2})",
+    ] {
+        let refused = restate(text, Limits::STANDARD).expect_err(text);
+        let what = "a variable without braces beside an alternative that may add to its name";
+        assert_eq!(refused.what, what, "{text:?}");
+    }
+    for text in [
+        "cp $f{,.bak}",
+        "cp \"$f\"{,.bak} ${f}{1,2} $1{1,2} \"$f{1,2}\"",
+        "mkdir $d/{a,b}",
+        "ls {$a,$b}",
+        "ls {$a,$b}/x",
+        "ls {$a,$b}/{c,d}e",
+        "ls {a,${y:-$x}}b {a,\"$x\"}b",
+        "ls {$a,b}''c $x{\"1\",$y}",
+        "ls $a,b{c,d} $a$b{.c,$d}",
+        "ls $x{a}",
+    ] {
+        let restated = restate(text, Limits::STANDARD);
+        assert!(restated.is_ok(), "{text:?}: {restated:?}");
+    }
+}
+
+#[test]
+fn many_braces_behind_a_name_come_to_an_end() {
+    let text = format!("ls $x{}", "{,}".repeat(500));
+    assert!(restate(&text, Limits::STANDARD).is_ok());
+}

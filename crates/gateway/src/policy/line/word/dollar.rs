@@ -1,6 +1,6 @@
 //! What follows a dollar sign in a word.
 
-use super::{Context, Expansion, PROCESS, Part, Quotes, Reader, Until, escapes};
+use super::{Context, Expansion, Mark, PROCESS, Part, Quotes, Reader, Until, escapes};
 
 /// Transformations that only change or describe a value. `P` is missing on purpose: it expands the
 /// value as a prompt, and prompts run commands.
@@ -37,6 +37,9 @@ impl Reader<'_> {
                 let name = self.name();
                 self.restate(&format!("${{{name}}}"));
                 self.expansion(Expansion::Value);
+                if quotes == Quotes::None {
+                    self.marks.push(Mark::Name);
+                }
             }
             (Some(c), _) if is_special(c) => {
                 // Inside of quotes bash sees a substitution in `$$(` when it looks for where they end.
@@ -119,7 +122,10 @@ impl Reader<'_> {
         let start = self.at;
         if self.parameter_expansion() == Operand::Follows {
             self.restate_from(start);
+            self.operands += 1;
             self.operand(quotes);
+            self.operands -= 1;
+            self.marks.push(Mark::Other);
         } else {
             self.restate_from(start);
         }
@@ -318,7 +324,7 @@ fn is_name_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }
 
-fn is_name_part(c: char) -> bool {
+pub(super) fn is_name_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
