@@ -60,7 +60,7 @@ pub const CAUTIONS: [Caution; 20] = [
             "exec", "config", "config-env", "git-dir", "work-tree", "namespace", "upload-pack",
             "receive-pack", "open-files-in-pager", "ext-grep", "filters", "show-signature",
             "recurse-submodules", "run", "extcmd", "tool", "template", "edit", "mailmap-file",
-            "contents", "attr-source",
+            "contents", "attr-source", "remerge-diff", "diff-merges",
         ],
         words: &[
             "bisect", "difftool", "mergetool", "filter-branch", "submodule", "send-email",
@@ -172,6 +172,9 @@ pub(super) fn allow(words: &Words) -> bool {
         if !words.globs.iter().all(|glob| is_git_operand(words, rest.len(), glob)) {
             return false;
         }
+        if !git_allows_together(subcommand, rest) {
+            return false;
+        }
         let of_it = GIT_LETTERS.iter().find(|(name, _)| *name == subcommand);
         more_letters = of_it.map_or("", |(_, letters)| letters);
     }
@@ -243,6 +246,15 @@ pub(super) fn git_subcommand(args: &[String]) -> Option<(&str, &[String])> {
     let index = args.iter().position(|arg| !GIT_GLOBAL.contains(&arg.as_str()))?;
     let subcommand = args.get(index)?;
     (!subcommand.starts_with('-')).then(|| (subcommand.as_str(), &args[index + 1..]))
+}
+
+/// Whether the words of a subcommand of git are harmless beside each other. To sort by a signature is to check it, and `-m`
+/// shows a merge in the way that the configuration names, which may be to merge once more with drivers of its own.
+fn git_allows_together(subcommand: &str, args: &[String]) -> bool {
+    let sorts = args.iter().any(|arg| arg.starts_with("--so"));
+    let checks = sorts && args.iter().any(|arg| arg.contains("signature"));
+    let merges = matches!(subcommand, "log" | "show" | "whatchanged") && args.iter().any(|arg| arg == "-m");
+    !checks && !merges
 }
 
 /// Whether the names of files that stand for a word are certainly operands of the subcommand: the value of an option
