@@ -65,9 +65,7 @@ pub fn restate(text: &str, limits: Limits) -> Result<Restated, Unclear> {
     if let Some(unclear) = before.unclear.first() {
         return Err(unclear.clone());
     }
-    let defined = before.functions.iter().map(|it| (it.name.as_str(), it.position));
-    let called = before.commands.iter().map(|it| (it.name.prefix(), it.position));
-    if let Some((_, position)) = defined.chain(called).find(|(name, _)| name.starts_with(FUNCTION)) {
+    if let Some(position) = names_our_own(text, &before) {
         let what = "a name that begins as those of our own functions do";
         return Err(Unclear { what, position });
     }
@@ -116,6 +114,22 @@ const PLAIN_BYTES_MAX: usize = 120 * 1024;
 const PLAIN_OPENINGS_MAX: usize = 2048;
 
 const READ_DIFFERENTLY: &str = "what is read differently once it is written in a plain form";
+
+/// Where a line may speak of a function in which the commands of a substitution stand, to call it, to define it or to take it
+/// away: anywhere in its text, or in a word whose quotes hide the name.
+fn names_our_own(text: &str, line: &Line) -> Option<Position> {
+    if let Some(at) = text.find(FUNCTION) {
+        return Some(position::Source::new(text).at(text[..at].chars().count()));
+    }
+    let defined = line.functions.iter().map(|it| (it.name.as_str(), it.position));
+    let words = line.commands.iter().flat_map(|command| {
+        let words = std::iter::once(&command.name).chain(&command.args);
+        words.map(|word| (word.prefix(), command.position))
+    });
+    let mut all = defined.chain(words);
+    all.find(|(name, _)| name.contains(FUNCTION))
+        .map(|(_, position)| position)
+}
 
 /// Where two readings of a line do not come to the same commands, assignments and functions but for those of substitutions, or
 /// the other one is unclear. How a word that is computed is written may differ.

@@ -281,6 +281,26 @@ fn a_substitution_leaves_only_loops_of_its_own() {
     }
 }
 
+/// A function could be taken away as well as called or defined.
+#[test]
+fn a_line_that_names_our_own_functions_has_no_plain_form() {
+    for (text, line, column) in [
+        ("unset __substitution_1; ls $(ls -d .)", 1, 7),
+        ("ls\nls \"a __substitution_2\" $(ls)", 2, 7),
+        ("ls $(unset -v __substitution_1)", 1, 15),
+        ("ls # __substitution_1\nls $(ls)", 1, 6),
+        ("ls 'é' <<'E'\n__substitution_1\nE\nls $(ls)", 2, 1),
+        ("ls; unset __sub''stitution_1; ls $(ls)", 1, 5),
+        ("ls; unset __sub\\\nstitution_1; ls $(ls)", 1, 5),
+        ("ls; unset \"__substitution\"_$x; ls $(ls)", 1, 5),
+    ] {
+        let what = "a name that begins as those of our own functions do";
+        let position = Position { line, column };
+        let refused = restate(text, Limits::STANDARD).expect_err(text);
+        assert_eq!(refused, Unclear { what, position }, "{text:?}");
+    }
+}
+
 /// Bash expands braces before it looks for the ends of names.
 #[test]
 fn no_braces_add_to_the_name_of_a_variable() {
