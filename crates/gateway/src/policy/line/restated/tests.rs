@@ -113,6 +113,11 @@ fn nothing_but_a_name_stands_in_a_substitution() {
             "__substitution_1 () {\nls \"$1\"\n}\nf () { ls $( __substitution_1 \"$@\" ); }\n",
         ),
         ("ls \"$(< 'a b')\" $()", "ls \"$( < 'a b' )\" $( )\n"),
+        ("ls $(0< a) $(0<\"$x\")", "ls $( < a ) $( < \"${x}\" )\n"),
+        (
+            "ls $(1< a)",
+            "__substitution_1 () {\n1< a\n}\nls $( __substitution_1 )\n",
+        ),
         ("ls \"$(<$x)\" $(< \"$x\")", "ls \"$( < ${x} )\" $( < \"${x}\" )\n"),
         (
             "ls \"$(> ${x:-$'\\n$(id)'})\"",

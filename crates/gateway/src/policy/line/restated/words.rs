@@ -47,8 +47,12 @@ fn reads_a_file(program: &Program) -> bool {
         && simple.word_or_name.is_none()
         && prefix.clone().count() == 1
         && prefix.clone().all(|item| {
-            let read =
-                |redirection: &IoRedirect| matches!(redirection, IoRedirect::File(None, IoFileRedirectKind::Read, _));
+            let read = |redirection: &IoRedirect| {
+                matches!(
+                    redirection,
+                    IoRedirect::File(None | Some(0), IoFileRedirectKind::Read, _)
+                )
+            };
             matches!(item, Item::IoRedirect(redirection) if read(redirection))
         })
 }
@@ -174,9 +178,15 @@ impl Writer<'_> {
             Some(document) => self.call(&format!("{body} {document}")),
             None if body.is_empty() => self.put("( )"),
             None if !reads_a_file(&program) => self.call(body),
-            // It means this in a substitution only, so that it stays there; bash writes it down for itself.
-            None if is_plain_name(body) => self.put(format_args!("( {body} )")),
-            None => return Err("a file that is read by a substitution, and whose name is no plain word"),
+            None => {
+                // `0< file` is the same to bash.
+                let body = body.strip_prefix('0').unwrap_or(body);
+                if !is_plain_name(body) {
+                    return Err("a file that is read by a substitution, and whose name is no plain word");
+                }
+                // It means this in a substitution only, so that it stays there; bash writes it down for itself.
+                self.put(format_args!("( {body} )"));
+            }
         }
         Ok(())
     }
