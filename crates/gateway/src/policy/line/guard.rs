@@ -111,6 +111,7 @@ fn parse_checked(text: &str, limits: Limits) -> Result<Program, LineError> {
                 check_continuations(text, &tokens)?;
                 check_comments(text, &tokens)?;
                 check_parentheses(text, &tokens)?;
+                check_expansions(text, &tokens)?;
                 brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(text, &error))
             }
             // The parser proper knows where the text went wrong; it stops at the same place.
@@ -385,6 +386,31 @@ fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         if is_arithmetic && has_lost_some {
             return Err(LineError::Unreadable {
                 what: "a comment in arithmetic",
+                position: from_parser(&span.start),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The tokenizer leaves out the blanks that an expansion begins with. To bash `${ x}` is none, and from 5.3 on a substitution.
+fn check_expansions(text: &str, tokens: &[Token]) -> Result<(), LineError> {
+    let begun_by_blanks = |text: &str| {
+        let openings = joined(text);
+        let behind = openings.split("${").skip(1);
+        behind.filter(|rest| rest.starts_with([' ', '\t', '\n'])).count()
+    };
+    if begun_by_blanks(text) == 0 {
+        return Ok(());
+    }
+    let chars: Vec<char> = text.chars().collect();
+    for token in in_place(tokens) {
+        let span = token.location();
+        let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        let written: String = written.iter().collect();
+        if begun_by_blanks(&written) != begun_by_blanks(token.to_str()) {
+            return Err(LineError::Unreadable {
+                what: "a blank at the start of an expansion",
                 position: from_parser(&span.start),
             });
         }

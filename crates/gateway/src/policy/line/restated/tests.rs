@@ -356,3 +356,57 @@ fn many_braces_behind_a_name_come_to_an_end() {
     let text = format!("ls $x{}", "{,}".repeat(500));
     assert!(restate(&text, Limits::STANDARD).is_ok());
 }
+
+/// From 5.3 on bash runs `${ ls; }` and `${| ls; }`, in itself. The parser leaves the blank out.
+#[test]
+fn no_blank_or_bar_begins_an_expansion() {
+    for inner in [
+        " x", " x; ", "  x", "\tx", "\nx; ", "\\\n x", "| x", "|x", "|x; ", " | x; ", "(x)",
+    ] {
+        for around in [
+            "ls ${IT}",
+            "ls \"${IT}\"",
+            "ls \"${y:-${IT}}\"",
+            "ls $(ls ${IT})",
+            "ls \"$(ls \"${IT}\")\" `ls ${IT}`",
+            "ls <(ls ${IT})",
+            "x=${IT}",
+            "x=${IT} ls",
+            "a=(1 ${IT})",
+            "a[${IT}]=1",
+            "x=1; ls $((${IT}))",
+            "x=1; ((${IT}))",
+            "x=1; for ((i=${IT}; i<1; i++)); do ls; done",
+            "[[ ${IT} == a ]]",
+            "case ${IT} in a) ls;; esac",
+            "case a in ${IT}) ls;; esac",
+            "for i in ${IT}; do ls; done",
+            "ls <<< ${IT}",
+            "ls > ${IT}",
+            "ls <<E\n${IT}\nE\n",
+            "f() { ls ${IT}; }",
+        ] {
+            let text = around.replace("IT", inner);
+            let line = read(&text, Limits::STANDARD);
+            assert!(
+                line.is_err() || line.is_ok_and(|line| !line.unclear.is_empty()),
+                "{text:?}"
+            );
+            assert!(restate(&text, Limits::STANDARD).is_err(), "{text:?}");
+        }
+    }
+    for text in [
+        "ls '${ x; }' \"$x\"",
+        "x=1; ls \"$x\" '${\n x}' \\${\\ x}",
+        "ls <<'E' $x\n${ x; }\nE\n",
+    ] {
+        let restated = restate(text, Limits::STANDARD);
+        assert!(restated.is_ok(), "{text:?}: {restated:?}");
+    }
+}
+
+/// To bash it is no syntax, to the parser a test of a text. It starts nothing, and what stands behind it was checked.
+#[test]
+fn a_test_of_the_text_of_an_operator_is_left_alone() {
+    check("[[ -f && -n x ]]", "[[ ( -n -f ) && ( -n x ) ]]\n");
+}
