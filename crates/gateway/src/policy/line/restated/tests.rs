@@ -188,10 +188,14 @@ fn lines_end_between_commands_only() {
 }
 
 /// A line that bash is not given says which part of it is to be written another way, and where it is.
+const LOST_BLANKS: &str = "several blanks, or a tab, in an expansion";
+
 #[test]
 fn what_has_no_plain_form_is_named_with_its_place() {
     for (text, what, line, column) in [
-        ("x=1; ls -a \"${x+\t}\"", "a tab in an expansion inside quotes", 1, 12),
+        ("x=1; ls -a \"${x+\t}\"", LOST_BLANKS, 1, 12),
+        ("ls \"${x:-a  b}\"", LOST_BLANKS, 1, 4),
+        ("ls ${x/  /b}", LOST_BLANKS, 1, 4),
         ("ls\nls \"${x:-a\nid}\"", "the end of a line in an expansion", 2, 4),
         (
             "ls\n__substitution_1() { ls; }",
