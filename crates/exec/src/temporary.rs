@@ -219,22 +219,36 @@ fn open_shared(base: &OwnedFd, path: &Path, uid: u32) -> Result<OwnedFd, Tempora
     }
     let failed = |error| match error {
         Errno::LOOP | Errno::NOTDIR => not_ours("is a link or a file"),
-        Errno::ACCESS => not_ours("cannot be opened"),
+        Errno::ACCESS => not_ours("belongs to another user"),
         error => not_made(path, error.into()),
     };
-    let seen = openat(base, name, directory_flags() | OFlags::PATH, Mode::empty()).map_err(failed)?;
-    let seen = File::from(seen);
-    let found = seen.metadata().map_err(|source| not_made(path, source))?;
+    let open = |how: OFlags| openat(base, name, directory_flags() | how, Mode::empty()).map(File::from);
+    let opened = match open(OFlags::empty()) {
+        Err(Errno::ACCESS) => {
+            let seen = open(OFlags::PATH).map_err(failed)?;
+            take_rights_back(&seen, uid);
+            open(OFlags::empty()).map_err(failed)?
+        }
+        opened => opened.map_err(failed)?,
+    };
+    let found = opened.metadata().map_err(|source| not_made(path, source))?;
     if found.uid() != uid {
         return Err(not_ours("belongs to another user"));
     }
-    // The umask may have taken away what another user needs, a command what we need, and somebody may have given others more.
-    let itself = format!("/proc/self/fd/{}", seen.as_raw_fd());
-    fs::set_permissions(&itself, fs::Permissions::from_mode(rights(uid))).map_err(|source| not_made(path, source))?;
-    openat(&seen, ".", directory_flags(), Mode::empty()).map_err(failed)
+    let opened = OwnedFd::from(opened);
+    set_rights(&opened, rights(uid)).map_err(|source| not_made(path, source))?;
+    Ok(opened)
 }
 
-/// Opened by us, whatever its rights are by now.
+/// A command of the same user may have closed it to us too. What it comes to shows when it is opened.
+fn take_rights_back(seen: &File, uid: u32) {
+    if seen.metadata().is_ok_and(|found| found.uid() == uid) {
+        let itself = format!("/proc/self/fd/{}", seen.as_raw_fd());
+        let _ = fs::set_permissions(itself, fs::Permissions::from_mode(rights(uid)));
+    }
+}
+
+/// The umask may have taken away what another user needs, and somebody may have given others more.
 fn set_rights(opened: &OwnedFd, rights: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(opened, Mode::from_raw_mode(rights))?)
 }
