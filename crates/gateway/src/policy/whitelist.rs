@@ -359,12 +359,16 @@ impl WhitelistRule {
     }
 
     fn covers(&self, words: &Words) -> bool {
-        let is_clear = match &self.matcher {
-            Matcher::Pattern { exact: true, .. } => true,
-            Matcher::Pattern { exact: false, .. } => !words.may_change_subcommand() && cautions::allow(words),
-            Matcher::ReadOnly(program) => program.is_closed() || cautions::allow(words),
-        };
-        self.matches(words) && is_clear
+        match &self.matcher {
+            Matcher::Pattern { exact: true, .. } => self.matches(words),
+            Matcher::Pattern { exact: false, .. } => {
+                self.matches(words) && !words.may_change_subcommand() && cautions::allow(words)
+            }
+            Matcher::ReadOnly(program) => {
+                let words = words.here();
+                program.covers(words) && (program.is_closed() || cautions::allow(words))
+            }
+        }
     }
 
     /// Whether a rule that is off means the command, or what it may become.
@@ -373,7 +377,7 @@ impl WhitelistRule {
             Matcher::Pattern { regex, .. } => words.may_begin_with(&idle::first_text(regex.as_str())),
             Matcher::ReadOnly(program) => !words.globs.is_empty() && program.program == words.name,
         };
-        may_match || self.matches(words)
+        may_match || self.matches(words) || self.matches(words.here())
     }
 
     /// Whether the command is meant, with whatever options.
@@ -398,6 +402,8 @@ pub struct Words {
     /// Arguments that may become several file names, in their order.
     globs: Vec<Glob>,
     canonical: String,
+    /// The same where git is told to work elsewhere, without that: to read there is no more than to read here.
+    elsewhere: Option<Box<Words>>,
 }
 
 impl Words {
@@ -407,7 +413,18 @@ impl Words {
             args: args.to_vec(),
             globs: Vec::new(),
             canonical: canonical_argv(file, args),
+            elsewhere: match (file, args) {
+                ("git", [option, directory, rest @ ..]) if option == "-C" && !directory.starts_with('-') => {
+                    Some(Box::new(Self::of_argv(file, rest)))
+                }
+                (_, _) => None,
+            },
         }
+    }
+
+    /// The command as it would be said where it works.
+    fn here(&self) -> &Self {
+        self.elsewhere.as_deref().unwrap_or(self)
     }
 
     /// Nothing for commands that are never covered.
@@ -419,7 +436,12 @@ impl Words {
             word.literal().is_some()
                 || matches!(word.pieces.first(), Some(Piece::Literal(text)) if !text.starts_with('-'))
         });
+        let is_literal = command.args.iter().all(|word| word.literal().is_some());
+        let literal: Vec<String> = command.args.iter().filter_map(|word| word.literal()).collect();
         (harmless && steady).then(|| Self {
+            elsewhere: is_literal
+                .then(|| Self::of_argv(&command.name, &literal).elsewhere)
+                .flatten(),
             name: command.name.clone(),
             args: command.args.iter().map(|word| word.unmatched()).collect(),
             globs: command

@@ -246,6 +246,13 @@ fn a_rule_that_is_off_takes_away_what_a_glob_may_become() {
         assert!(!covered(&rules, line), "{line:?}");
     }
     assert!(covered(&rules, "git add src/*"));
+    // Nor is it a way around a rule that git works elsewhere, nor does a rule for here cover that.
+    let mut rules = builtin_rules();
+    assert!(covered(&rules, "git -C src log"));
+    rules.push(off("^git log"));
+    assert!(!covered(&rules, "git -C src log") && covered(&rules, "git -C src status"));
+    assert!(!covered(&[rule("^git")], "git -C src status") && !covered(&[rule("^git status")], "git -C src status"));
+    assert!(covered(&[rule("^git -C src status$")], "git -C src status"));
     let mut rules = builtin_rules();
     for rule in &mut rules {
         rule.enabled = rule.name() != "git";
@@ -304,7 +311,6 @@ fn the_built_in_list_only_reads() {
         "git stash drop",
         "git remote add x y",
         "git -c a=b status",
-        "git -C /x status",
         "git diff --output=x",
         "git diff --outpu x",
         "git log --ext-diff",
@@ -391,10 +397,20 @@ fn a_built_in_rule_with_a_closed_form_covers_nothing_else() {
         "cat x | sed -n p",
         "python3 --version",
         "node --version && gcc --version",
+        "git -C src status",
+        "git -C /srv/app --no-pager log -5 | head",
     ] {
         assert!(covered(&rules, line), "{line:?}");
     }
     for line in [
+        "git -C src",
+        "git -C src push",
+        "git -C -c status",
+        "git -C a -C b status",
+        "git -C s* status",
+        "git -C src -c core.pager=id log",
+        "git -C src log --output=x",
+        "git --no-pager -C src status",
         "cd",
         "cd -",
         "cd -P x",
