@@ -393,14 +393,10 @@ fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
     Ok(())
 }
 
-/// The tokenizer leaves out the blanks that an expansion begins with. To bash `${ x}` is none, and from 5.3 on a substitution.
+/// The tokenizer leaves out the blanks that an expansion begins with, and of several in it all but one. To bash `${ x}` is none, and
+/// from 5.3 on a substitution; and what a variable is compared with, or replaced by, is another text with one blank less.
 fn check_expansions(text: &str, tokens: &[Token]) -> Result<(), LineError> {
-    let begun_by_blanks = |text: &str| {
-        let openings = joined(text);
-        let behind = openings.split("${").skip(1);
-        behind.filter(|rest| rest.starts_with([' ', '\t', '\n'])).count()
-    };
-    if begun_by_blanks(text) == 0 {
+    if !text.contains("${") {
         return Ok(());
     }
     let chars: Vec<char> = text.chars().collect();
@@ -408,14 +404,33 @@ fn check_expansions(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         let span = token.location();
         let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
         let written: String = written.iter().collect();
-        if begun_by_blanks(&written) != begun_by_blanks(token.to_str()) {
+        if expansions(&joined(&written)) != expansions(&joined(token.to_str())) {
             return Err(LineError::Unreadable {
-                what: "a blank at the start of an expansion",
+                what: "blanks in an expansion that would be lost",
                 position: from_parser(&span.start),
             });
         }
     }
     Ok(())
+}
+
+/// What stands in `${…}` in a text, as far as counting braces tells.
+fn expansions(text: &str) -> String {
+    let mut inside = String::new();
+    let mut open = 0_usize;
+    let mut before = ' ';
+    for c in text.chars() {
+        match c {
+            '{' if open > 0 || before == '$' => open += 1,
+            '}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open > 0 {
+            inside.push(c);
+        }
+        before = c;
+    }
+    inside
 }
 
 /// To bash a word goes on behind the parenthesis that ends a list or a process substitution: `<(ls)#$(id)` holds no

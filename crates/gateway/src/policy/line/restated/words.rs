@@ -65,25 +65,11 @@ impl Writer<'_> {
         if word.value.starts_with('#') {
             return Err("a word that begins as a comment does");
         }
-        if self.has_lost_blanks(word) {
-            return Err("several blanks, or a tab, in an expansion");
-        }
         if RESERVED.contains(&word.value.as_str()) {
             self.put(single_quoted(&word.value));
             return Ok(());
         }
         self.text(&word.value, context, self.start(word))
-    }
-
-    /// The parser makes one blank of several in expansions, and blanks of tabs where they stand inside quotes.
-    fn has_lost_blanks(&self, word: &Word) -> bool {
-        let (Some(whole), Some(span)) = (self.whole, &word.loc) else {
-            return false;
-        };
-        let written = whole.visible.get(span.start.index..span.end.index).unwrap_or_default();
-        let is_lost =
-            |blank: char| written.iter().filter(|c| **c == blank).count() != word.value.matches(blank).count();
-        word.value.contains("${") && (is_lost(' ') || is_lost('\t'))
     }
 
     /// What fails from here on fails at this word.
