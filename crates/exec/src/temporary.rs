@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use countersign_sandbox::directory::{self, Seen};
 use countersign_sandbox::{Identity, emptying};
-use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::fs::{Mode, OFlags, fremovexattr, mkdirat, openat};
 use rustix::io::Errno;
 
 /// Rights to what is its user's alone.
@@ -177,6 +177,7 @@ impl Temporary {
     /// Its rights are those that it was made with, whatever a command made of them. One that held very many files stays long, and
     /// whoever looks into it goes through all of it: it is not used again.
     pub(crate) fn restore(&self) -> io::Result<()> {
+        remove_default_rights(&self.opened)?;
         let found = self.opened.metadata()?;
         if found.len() > LOOKED_THROUGH_BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -248,9 +249,18 @@ fn take_rights_back(seen: &File, uid: u32) {
     }
 }
 
-/// The umask may have taken away what another user needs, and somebody may have given others more.
+/// The umask may have taken away what another user needs, and somebody may have given others more, or less to what is made in it.
 fn set_rights(opened: &OwnedFd, rights: u32) -> io::Result<()> {
+    remove_default_rights(opened)?;
     Ok(rustix::fs::fchmod(opened, Mode::from_raw_mode(rights))?)
+}
+
+/// What is made in a directory has the rights that this says, and not those that it is made with.
+fn remove_default_rights(opened: impl AsFd) -> io::Result<()> {
+    match fremovexattr(opened, "system.posix_acl_default") {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn not_made(path: &Path, source: io::Error) -> TemporaryError {

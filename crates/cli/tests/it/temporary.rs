@@ -39,6 +39,32 @@ fn a_command_takes_no_rights_to_its_directories_from_the_server() {
 }
 
 #[test]
+fn a_command_decides_nothing_about_directories_that_are_made_later() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "*");
+        let other = bench.dir("other");
+        let mut server = Server::start(&bench);
+        // What is made in a directory with this has no rights at all.
+        let nothing = "import os, struct\n\
+                       rights = struct.pack('<I', 2) + b''.join(struct.pack('<HHI', who, 0, 0xffffffff) for who in (1, 4, 0x20))\n\
+                       own = os.environ['TMPDIR']\n\
+                       for place in (own, os.path.dirname(own), os.path.dirname(os.path.dirname(own))):\n\
+                       \x20try: os.setxattr(place, 'system.posix_acl_default', rights)\n\
+                       \x20except OSError as error: print(error)\n";
+        server.process("python3", &["-c", nothing]).ok();
+        server.line("mkdir \"$TMPDIR/d\" && ls \"$TMPDIR/d\"").ok();
+        let there = |server: &mut Server| {
+            server.call(
+                "execute_command",
+                json!({"command": "mkdir \"$TMPDIR/d\"; ls \"$TMPDIR/d\"", "cwd": other}),
+            )
+        };
+        there(&mut server).ok();
+        there(&mut Server::start(&bench)).ok();
+    });
+}
+
+#[test]
 fn a_command_sees_nothing_of_what_other_servers_of_the_user_keep_for_theirs() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "ls,cat,mv");
