@@ -273,6 +273,25 @@ fn what_only_looks_may_look_elsewhere_and_a_rule_for_here_is_no_rule_for_there()
 }
 
 #[test]
+fn a_program_that_only_tells_its_version_is_not_lent_to_git() {
+    Bench::each(|bench| {
+        configured(&bench, "[diff]\n\texternal = python3\n");
+        bench.file("tracked", "print('it ran')\n");
+        let mut server = Server::start(&bench);
+        for line in [
+            "git diff; python3 --version",
+            "python3 --version && git diff",
+            "git diff | cat; python3 --version",
+            "git diff | sed -n 1p",
+        ] {
+            server.asked(&bench, "execute_command", json!({"command": line}));
+        }
+        assert!(!server.line("git diff").stdout().contains("it ran"));
+        server.line("python3 --version; ls | sed -n 1p").ok();
+    });
+}
+
+#[test]
 fn a_line_that_only_bash_can_run_is_asked_about_though_it_only_reads() {
     let bench = Bench::new();
     let mut server = Server::start(&bench);

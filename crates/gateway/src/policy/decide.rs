@@ -130,7 +130,7 @@ pub fn decide(
     request: &CommandRequest,
     around: &Surroundings<'_>,
 ) -> Verdict {
-    let programs = Remembered::new(around.programs);
+    let programs = Remembered::new(around.programs, &policy.command);
     let around = &Surroundings {
         programs: &programs,
         ..*around
@@ -384,7 +384,8 @@ fn answered_by(rules: &[&WhitelistRule]) -> Rule {
 
 /// The right to start programs belongs to the whole line, and git and much of what patterns cover start what they find
 /// configured, with other words. Beside such a program stands none that does more than read: no script (on many systems
-/// `which` is one), which would lend its shell, and nothing that was let go by a pattern, which was for its own words.
+/// `which` is one), which would lend its shell, and nothing that was let go by a pattern or in one form, which was for its own words:
+/// `python3 --version` would lend the interpreter.
 fn lends_more_than_it_reads(programs: &[Option<&FoundProgram>], rules: &[&WhitelistRule]) -> bool {
     let commands = || {
         programs
@@ -396,7 +397,8 @@ fn lends_more_than_it_reads(programs: &[Option<&FoundProgram>], rules: &[&Whitel
         .filter(|(_, rule)| !rule.starts_nothing())
         .any(|(starter, _)| {
             commands().any(|(program, rule)| {
-                program.path != starter.path && (program.is_script || rule.source != whitelist::Source::BuiltIn)
+                let goes_further = program.is_script || rule.source != whitelist::Source::BuiltIn || rule.is_closed();
+                program.path != starter.path && goes_further
             })
         })
 }

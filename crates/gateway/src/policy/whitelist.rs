@@ -325,6 +325,14 @@ impl WhitelistRule {
         }
     }
 
+    /// Whether it covers one form of the command's words only.
+    pub fn is_closed(&self) -> bool {
+        match &self.matcher {
+            Matcher::Pattern { .. } => false,
+            Matcher::ReadOnly(program) => program.is_closed(),
+        }
+    }
+
     /// Whether what comes behind the covered command works somewhere else.
     pub fn moves(&self) -> bool {
         match &self.matcher {
