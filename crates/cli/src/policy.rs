@@ -124,8 +124,9 @@ fn both_names(places: &PlaceSettings) -> Vec<PathBuf> {
 const NEEDED_BY_ALL: [&str; 8] = ["/usr", "/etc", "/opt", "/tmp", "/dev", "/proc", "/sys", "/home"];
 /// The same with all that lies in it.
 #[rustfmt::skip]
-pub(crate) const PROGRAMS_AND_LIBRARIES: [&str; 9] = [
-    "/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/local/lib",
+pub(crate) const PROGRAMS_AND_LIBRARIES: [&str; 14] = [
+    "/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/share", "/usr/games",
+    "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib",
 ];
 
 fn set_by(settings: &Settings, key: &str) -> String {

@@ -46,6 +46,13 @@ impl Machine {
 
     /// The program at a path, from the table if it is still the same file.
     fn at(&self, requested: &Path) -> Option<FoundProgram> {
+        // By its text: what a link leads to now may be elsewhere when a shell goes the same way.
+        let mut trusted = self.search_path.iter().chain(&self.trusted);
+        let on_trusted_path = trusted.any(|directory| requested.parent() == Some(directory));
+        // Elsewhere commands lay out the way, and the kernel would go it to its end.
+        if !on_trusted_path && directory::is_linked(requested) && links(requested).1.as_os_str().is_empty() {
+            return None;
+        }
         let metadata = fs::metadata(requested).ok()?;
         if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
             return None;
@@ -62,9 +69,6 @@ impl Machine {
             .into_iter()
             .filter(|path| *path != program.path)
             .collect();
-        // By its text: what a link leads to now may be elsewhere when a shell goes the same way.
-        let mut trusted = self.search_path.iter().chain(&self.trusted);
-        let on_trusted_path = trusted.any(|directory| requested.parent() == Some(directory));
         let found = FoundProgram {
             path: program.path.clone(),
             requested: requested.to_owned(),
@@ -150,7 +154,7 @@ fn is_current(program: &Program, metadata: &fs::Metadata) -> bool {
 /// As many as the kernel follows.
 const LINKS_MAX: usize = 40;
 /// More parts than a way has that nobody laid out to be long: each is looked at by its whole path.
-const PARTS_MAX: usize = 512;
+const PARTS_MAX: usize = 256;
 
 /// The links on the way to where an absolute path leads, each by its canonical place, and where it leads; nowhere where the way is
 /// too long.
@@ -249,6 +253,11 @@ mod tests {
         std::os::unix::fs::symlink(base.join(&deep), base.join(&deep).join("back")).unwrap();
         let (_, end) = links(&link);
         assert_eq!(end, PathBuf::new());
+        let tool = base.join(&deep).join("tool");
+        fs::copy("/bin/true", &tool).unwrap();
+        let machine = Machine::new(vec!["/usr/bin".into()]);
+        assert!(machine.find(link.join("tool").to_str().unwrap()).is_none());
+        assert!(machine.find(tool.to_str().unwrap()).is_some());
         assert_eq!(directory::real_name(&link).unwrap(), base.join(&deep));
     }
 }

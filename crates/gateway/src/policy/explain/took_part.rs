@@ -61,7 +61,7 @@ pub(in crate::policy) fn of_command(
             effect: effect.to_owned(),
         });
     };
-    let programs = Remembered::new(around.programs);
+    let programs = Remembered::new(around.programs, &policy.command);
     let around = &Surroundings {
         programs: &programs,
         ..*around
