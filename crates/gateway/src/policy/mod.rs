@@ -11,6 +11,7 @@ pub mod decide;
 pub mod explain;
 pub mod plan;
 mod planning;
+mod remembered;
 pub mod sought;
 mod talk;
 
