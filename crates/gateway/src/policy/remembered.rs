@@ -59,3 +59,28 @@ impl Programs for Remembered<'_> {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::allowlist::Allowlist;
+    use crate::policy::standing::tests::{World, policy};
+
+    #[test]
+    fn a_line_brings_so_many_paths_and_policys_own_do_not_count() {
+        let path = |number: usize| format!("/work/p{number}");
+        let listed: Vec<String> = (0..2 * PATHS_SOUGHT_MAX).map(path).collect();
+        let mut command = policy().command;
+        command.allowlist = Allowlist::from_entries(&listed).unwrap();
+        command.helpers = vec![("p0".to_owned(), vec!["/work/helper".to_owned()])];
+        let remembered = Remembered::new(&World, &command);
+        for number in 0..PATHS_SOUGHT_MAX {
+            assert!(remembered.find(&format!("/work/of-the-line-{number}")).is_some());
+        }
+        assert!(remembered.find("/work/one-too-many").is_none());
+        let known = ["/work/helper", "/work/of-the-line-0", "ls"];
+        for word in listed.iter().map(String::as_str).chain(known) {
+            assert!(remembered.find(word).is_some(), "{word}");
+        }
+    }
+}
