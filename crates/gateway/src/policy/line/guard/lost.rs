@@ -109,25 +109,35 @@ fn check_expansions(text: &str, tokens: &[Token]) -> Result<(), LineError> {
     }
     let chars: Vec<char> = text.chars().collect();
     for (token, written) in as_written(&chars, tokens) {
-        if expansions(&joined(&written)) != expansions(&joined(token.to_str())) {
-            return Err(LineError::Unreadable {
-                what: "blanks in an expansion that would be lost",
-                position: from_parser(&token.location().start),
-            });
+        let (written, kept) = (joined(&written), joined(token.to_str()));
+        if expansions(&written) == expansions(&kept) {
+            continue;
         }
+        // Behind the start of a document the tokenizer loses all that an expansion holds.
+        let what = match kept.contains("${}") {
+            true => "an expansion behind `<<` on the same line (write it before that)",
+            false => "blanks in an expansion that would be lost",
+        };
+        return Err(LineError::Unreadable {
+            what,
+            position: from_parser(&token.location().start),
+        });
     }
     Ok(())
 }
 
-/// What stands in `${…}` in a text, as far as counting braces tells.
+/// What stands in `${…}` in a text, as far as counting braces tells; where it may not, all that follows.
 fn expansions(text: &str) -> String {
     let mut inside = String::new();
     let mut open = 0_usize;
+    let mut is_unsure = false;
     let mut before = ' ';
     for c in text.chars() {
         match c {
             '{' if open > 0 || before == '$' => open += 1,
-            '}' => open = open.saturating_sub(1),
+            '}' if !is_unsure => open = open.saturating_sub(1),
+            '\'' | '"' | '\\' | '`' => is_unsure |= open > 0,
+            '(' if before == '$' => is_unsure |= open > 0,
             _ => {}
         }
         if open > 0 {

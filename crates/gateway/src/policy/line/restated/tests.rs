@@ -372,6 +372,12 @@ fn no_blank_of_an_expansion_is_lost() {
         "a[0]=\"${x:-a  b}\"; ls",
         "ls <<E\n$(ls \"${x:-a  b}\")\nE\n",
         "ls \"$(ls \"$(ls \"${x:-a  b}\")\")\"",
+        "y=${x:-'}'  b}; ls",
+        "y=${x:-\\}  b}; ls",
+        "ls \"${x:-$(ls })  b}\"",
+        "ls \"${x:-`ls }`\tb}\"",
+        "ls <<E > \"${x:-a  b}\"\nq\nE\n",
+        "ls <<E > \"${TMPDIR}/f\"\nq\nE\n",
     ] {
         let restated = restate(text, Limits::STANDARD);
         assert!(restated.is_err(), "{text:?}: {restated:?}");
@@ -383,6 +389,9 @@ fn no_blank_of_an_expansion_is_lost() {
         "ls $(ls ${x}   y)",
         "ls  \"${x}\"   \"a  ${y}  b\"",
         "ls <<E\n  ${x}  y\nE\n",
+        "ls > \"${x:-o}.txt\" <<E\nq\nE\nls \"${y}\"",
+        "x=$(\n# why\n  ls   \"${d}\"\n); ls",
+        "ls <<E > $TMPDIR/f\nq\nE\n",
     ] {
         let restated = restate(text, Limits::STANDARD);
         assert!(restated.is_ok(), "{text:?}: {restated:?}");
