@@ -153,8 +153,8 @@ fn is_current(program: &Program, metadata: &fs::Metadata) -> bool {
 
 /// As many as the kernel follows.
 const LINKS_MAX: usize = 40;
-/// More parts than a way has that nobody laid out to be long: each is looked at by its whole path.
-const PARTS_MAX: usize = 256;
+/// What a way may cost that nobody laid out to be long: each part of it is looked at by its whole path, part by part.
+const STEPS_MAX: usize = 8192;
 
 /// The links on the way to where an absolute path leads, each by its canonical place, and where it leads; nowhere where the way is
 /// too long.
@@ -162,10 +162,10 @@ fn links(path: &Path) -> (Vec<PathBuf>, PathBuf) {
     let mut found = Vec::new();
     let mut here = PathBuf::from("/");
     let mut ahead: Vec<PathBuf> = parts(path);
-    let mut gone = 0;
+    let mut steps = 0;
     while let Some(part) = ahead.pop() {
-        gone += 1;
-        if gone > PARTS_MAX || ahead.len() > PARTS_MAX {
+        steps += here.components().count();
+        if steps > STEPS_MAX {
             return (found, PathBuf::new());
         }
         if part == Path::new("..") {

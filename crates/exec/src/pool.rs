@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use crate::existing::Existing;
 use crate::homes::Inhabited;
 use crate::profile::{self, Unseen};
 use crate::running::Emptied;
-use crate::temporary::{PRIVATE, Temporaries, Temporary, TemporaryError};
+use crate::temporary::{PRIVATE, Temporaries, Temporary, TemporaryError, remove_default_rights_at};
 
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
@@ -370,12 +370,21 @@ fn home_name(profile: &Profile) -> String {
 /// Makes a directory, or takes the one that is there, and gives it to its user. No link leads to it, neither now nor when
 /// it is given away.
 fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<OwnedFd, StartError> {
+    // What commands of the same user say of rights to directories that are made later, and of this one.
+    if let Some(around) = path.parent() {
+        remove_default_rights_at(around).map_err(|error| not_made(around, error))?;
+    }
     match fs::DirBuilder::new().mode(PRIVATE).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(not_made(path, error)),
     }
     let opened = unlinked(path)?;
+    let found = fs::metadata(itself(&opened)).map_err(|error| not_made(path, error))?;
+    if found.permissions().mode() & 0o777 != PRIVATE {
+        let private = fs::Permissions::from_mode(PRIVATE);
+        fs::set_permissions(itself(&opened), private).map_err(|error| not_made(path, error))?;
+    }
     if let Some(identity) = identity {
         let (uid, gid) = (Some(identity.uid), Some(identity.gid));
         std::os::unix::fs::chown(itself(&opened), uid, gid).map_err(|error| not_made(path, error))?;

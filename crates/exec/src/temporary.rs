@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use countersign_sandbox::directory::{self, Seen};
 use countersign_sandbox::{Identity, emptying};
-use rustix::fs::{Mode, OFlags, fremovexattr, mkdirat, openat};
+use rustix::fs::{Mode, OFlags, fremovexattr, mkdirat, openat, removexattr};
 use rustix::io::Errno;
 
 /// Rights to what is its user's alone.
@@ -257,7 +257,18 @@ fn set_rights(opened: &OwnedFd, rights: u32) -> io::Result<()> {
 
 /// What is made in a directory has the rights that this says, and not those that it is made with.
 fn remove_default_rights(opened: impl AsFd) -> io::Result<()> {
-    match fremovexattr(opened, "system.posix_acl_default") {
+    removed(fremovexattr(opened, DEFAULT_RIGHTS))
+}
+
+/// The same at a path.
+pub(crate) fn remove_default_rights_at(path: &Path) -> io::Result<()> {
+    removed(removexattr(path, DEFAULT_RIGHTS))
+}
+
+const DEFAULT_RIGHTS: &str = "system.posix_acl_default";
+
+fn removed(result: Result<(), Errno>) -> io::Result<()> {
+    match result {
         Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -48,7 +48,7 @@ fn a_command_decides_nothing_about_directories_that_are_made_later() {
         let nothing = "import os, struct\n\
                        rights = struct.pack('<I', 2) + b''.join(struct.pack('<HHI', who, 0, 0xffffffff) for who in (1, 4, 0x20))\n\
                        own = os.environ['TMPDIR']\n\
-                       for place in (own, os.path.dirname(own), os.path.dirname(os.path.dirname(own))):\n\
+                       for place in (own, os.path.dirname(own), os.path.dirname(os.path.dirname(own)), os.path.dirname(os.environ['HOME'])):\n\
                        \x20try: os.setxattr(place, 'system.posix_acl_default', rights)\n\
                        \x20except OSError as error: print(error)\n";
         server.process("python3", &["-c", nothing]).ok();
@@ -56,7 +56,7 @@ fn a_command_decides_nothing_about_directories_that_are_made_later() {
         let there = |server: &mut Server| {
             server.call(
                 "execute_command",
-                json!({"command": "mkdir \"$TMPDIR/d\"; ls \"$TMPDIR/d\"", "cwd": other}),
+                json!({"command": "mkdir \"$TMPDIR/d\"; ls \"$TMPDIR/d\" && touch \"$HOME/x\"", "cwd": other}),
             )
         };
         there(&mut server).ok();
